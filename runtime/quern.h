@@ -1,0 +1,216 @@
+/* quern.h: compile a small tensor program to fused kernels, and run them.
+ *
+ *     program -> plan -> execute.
+ *
+ *     quern_open(&q, NULL);
+ *     quern_parse(q, text, strlen(text), "softmax.qn", &program);
+ *     quern_plan(q, program, sizes, 2, NULL, &plan);       // compiles and loads: may take a second, once
+ *     quern_bind(plan, "w", w);                            // device pointers of the weights
+ *     quern_execute(plan, arguments, n_arguments, stream); // only launches
+ *
+ * Every function that can fail returns a quern_status; quern_message() holds the sentence, for the calling thread.
+ * Handles are opaque; there are no globals; one context may be used from many threads; two plans may execute at
+ * once on two streams.  One plan has one workspace, so it runs on one stream at a time.
+ * The library never exits, aborts or prints: notes go to the log callback.
+ * Pointers are device pointers of the context's device (for the host device: ordinary pointers).
+ */
+#ifndef QUERN_H
+#define QUERN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define QUERN_API __attribute__((visibility("default")))
+#else
+#define QUERN_API
+#endif
+
+#define QUERN_VERSION "0.1.0"
+
+typedef struct quern quern;                 /* a context: a device, a cache, a log */
+typedef struct quern_program quern_program; /* parsed text, sizes still open */
+typedef struct quern_plan quern_plan;       /* kernels for one set of sizes */
+typedef void *quern_stream;                 /* a CUstream; NULL: the legacy default stream */
+
+typedef enum {
+    QUERN_OK = 0,
+    QUERN_PROGRAM = 1, /* the program text, its sizes or its data are wrong */
+    QUERN_USAGE = 2,   /* the call is wrong: a null handle, an unknown name, too few arguments */
+    QUERN_MISSING = 3, /* the machine lacks something: driver, NVRTC, C++ compiler */
+    QUERN_DEVICE = 4,  /* the driver reported an error */
+    QUERN_MEMORY = 5,  /* out of host or device memory */
+    QUERN_INTERNAL = 6 /* a fault of quern itself: a generated kernel that does not compile */
+} quern_status;
+
+typedef enum { QUERN_F32, QUERN_F16, QUERN_BF16, QUERN_F64, QUERN_I32, QUERN_I64, QUERN_I8, QUERN_U8,
+               QUERN_BOOL } quern_dtype; /* same order as gen/dtypes.def */
+
+/* ---- context ---- */
+
+typedef enum { QUERN_DEVICE_AUTO, QUERN_DEVICE_CUDA, QUERN_DEVICE_HOST, QUERN_DEVICE_NONE } quern_device;
+/* AUTO: the GPU where there is one, else host, with a note.  NONE: compile only, nothing can be executed. */
+
+typedef struct {
+    quern_device device;
+    const char *cache_dir; /* NULL: no cache on disk.  quern_default_cache_dir() gives the usual place */
+    int64_t cache_bytes;   /* bound on the cache's size; 0: 1 GiB */
+    int offline;           /* nonzero: compiling is forbidden, a miss is an error that names the kernel */
+    void (*log)(void *user, const char *line); /* notes, one line each, without a newline; may be NULL */
+    void *log_user;
+    const char *cxx;       /* host device: the C++ compiler; NULL: "c++" */
+    const char *cxx_flags; /* host device: further flags, such as "-fsanitize=address,undefined"; may be NULL */
+    const char *cuda_home; /* where to look for NVRTC besides the usual places; may be NULL */
+} quern_options;
+
+QUERN_API quern_status quern_open(quern **q, const quern_options *options); /* NULL: all defaults, no cache */
+QUERN_API void quern_close(quern *q);                    /* after every program and plan of it is destroyed */
+QUERN_API const char *quern_message(const quern *q);     /* of this thread's last failure; q may be NULL */
+QUERN_API const char *quern_status_name(quern_status s); /* "ok", "program", ... */
+QUERN_API const char *quern_dtype_name(quern_dtype t);   /* "f32" */
+QUERN_API int quern_dtype_bytes(quern_dtype t);
+QUERN_API const char *quern_device_name(const quern *q); /* "NVIDIA H200", "host" or "none" */
+QUERN_API const char *quern_native_arch(const quern *q); /* "sm_90a"; host and none: NULL */
+/* Writes the path, from QUERN_CACHE_DIR, XDG_CACHE_HOME or HOME as the caller's environment has them, into path;
+ * returns 0 where none can be named. */
+QUERN_API int quern_default_cache_dir(char *path, size_t size);
+
+/* ---- program ---- */
+
+QUERN_API quern_status quern_parse(quern *q, const char *text, size_t n_bytes, const char *name,
+                                   quern_program **program); /* text is copied; failure: message has all diagnostics */
+QUERN_API void quern_destroy_program(quern_program *program);
+QUERN_API const char *quern_program_name(const quern_program *program);
+QUERN_API int quern_program_n_sizes(const quern_program *program);
+QUERN_API const char *quern_program_size(const quern_program *program, int i, int *has_default);
+
+typedef struct {
+    const char *name;
+    int64_t value;
+} quern_size;
+
+/* Binds, into out, every size that the shape of the argument `name` settles (dims that are a plain size name), and
+ * checks rank and literal dims.  n_out: in: capacity, out: how many.  For `--in x=x.npy` without -D. */
+QUERN_API quern_status quern_sizes_of_argument(quern_program *program, const char *name, int rank,
+                                               const int64_t *dim, quern_size *out, int *n_out);
+
+/* ---- plan ---- */
+
+typedef struct {
+    const char *arch; /* "sm_90a"; NULL: the device's, or sm_90a where there is no GPU */
+    int alignment;    /* bytes that every argument pointer will be aligned to: 1 to 256, a power of two; 0: 16 */
+    int strict;       /* nonzero: --math strict */
+    int no_load;      /* nonzero: source only, nothing is compiled or loaded, nothing can be executed */
+    const char *dump; /* stages to show through the log, "graph,fuse"; may be NULL */
+} quern_plan_options;
+
+QUERN_API quern_status quern_plan_program(quern *q, const quern_program *program, const quern_size *sizes,
+                                          int n_sizes, const quern_plan_options *options, quern_plan **plan);
+QUERN_API void quern_destroy_plan(quern_plan *plan);
+
+typedef enum { QUERN_INPUT, QUERN_WEIGHT, QUERN_OUTPUT } quern_role;
+
+typedef struct {
+    const char *name;
+    quern_role role;
+    quern_dtype dtype;
+    int rank;
+    int64_t dim[12];
+    int64_t bytes;
+} quern_argument;
+
+/* Inputs and weights in declared order, then outputs in declared order. */
+QUERN_API int quern_plan_n_arguments(const quern_plan *plan);
+QUERN_API quern_status quern_plan_argument(const quern_plan *plan, int i, quern_argument *out);
+
+typedef struct {
+    const char *name, *family, *expression, *spec, *source;
+    unsigned grid[3], block[3], shared_bytes;
+    int cooperative, alignment;
+    double bytes, flops, floor_us; /* what it must move and do at least, and the time that takes on the target */
+} quern_kernel;
+
+QUERN_API int quern_plan_n_kernels(const quern_plan *plan);
+QUERN_API quern_status quern_plan_kernel(const quern_plan *plan, int i, quern_kernel *out);
+/* The cubin (or, for a GPU newer than NVRTC, PTX text) of kernel i: compiled or from the cache.  The bytes live as
+ * long as the plan.  hit: whether the cache had it; may be NULL. */
+QUERN_API quern_status quern_plan_cubin(quern_plan *plan, int i, const void **bytes, size_t *n_bytes, int *hit);
+QUERN_API const char *quern_plan_arch(const quern_plan *plan);
+QUERN_API int64_t quern_plan_workspace_bytes(const quern_plan *plan);
+/* The plan as JSON: arch, sizes, arguments, buffers, workspace, kernels with their parameters.  Lives as long as it. */
+QUERN_API const char *quern_plan_json(quern_plan *plan);
+/* What explain prints, and its JSON form. */
+QUERN_API const char *quern_plan_explain(quern_plan *plan, int json);
+
+/* ---- execute ---- */
+
+QUERN_API quern_status quern_bind(quern_plan *plan, const char *weight, const void *pointer); /* NULL unbinds */
+QUERN_API quern_status quern_prepare(quern_plan *plan, quern_stream stream);
+QUERN_API quern_status quern_weights_changed(quern_plan *plan);
+/* Memory of at least quern_plan_workspace_bytes(), 256-byte aligned, that the caller owns; NULL: the plan's own. */
+QUERN_API quern_status quern_use_workspace(quern_plan *plan, void *pointer);
+/* arguments: one pointer per input, then one per output, in declared order (weights are bound).  Checks for NULL and
+ * for alignment, then only launches: no allocation, no compiling, no synchronisation; it can be captured. */
+QUERN_API quern_status quern_execute(quern_plan *plan, void *const *arguments, int n_arguments, quern_stream stream);
+
+/* ---- memory of the context's device, for programs that have none of their own ---- */
+
+QUERN_API quern_status quern_alloc(quern *q, size_t bytes, void **pointer); /* at least 256-byte aligned */
+QUERN_API quern_status quern_free(quern *q, void *pointer);
+QUERN_API quern_status quern_upload(quern *q, void *to_device, const void *from_host, size_t bytes);
+QUERN_API quern_status quern_download(quern *q, void *to_host, const void *from_device, size_t bytes);
+QUERN_API quern_status quern_synchronize(quern *q, quern_stream stream);
+
+/* ---- checking and timing ---- */
+
+typedef struct {
+    double max_abs_error, max_rel_error; /* against the f64 reference */
+    int64_t worst;                       /* element index of the error that exceeds its tolerance by most */
+    double got, expected;                /* there */
+    double absolute, relative;           /* the tolerance: |got - expected| <= absolute + relative * |expected| */
+    int ok;
+} quern_check_result;
+
+/* Evaluates the program in f64 on the CPU.  inputs: host arrays, inputs and weights in declared order, in their
+ * dtypes; expected: one array of double per output, the caller's (integers as double). */
+QUERN_API quern_status quern_reference(quern_plan *plan, const void *const *inputs, double *const *expected);
+/* Compares output i, in its dtype on the host, with expected values. */
+QUERN_API quern_status quern_check(quern_plan *plan, int output, const void *got, const double *expected,
+                                   quern_check_result *result);
+
+typedef struct {
+    double median_us, min_us, max_us;
+    int replays;
+} quern_timing;
+
+/* Times execute by CUDA-graph replays (host device: wall clock of a few calls).  arguments as for quern_execute. */
+QUERN_API quern_status quern_time(quern_plan *plan, void *const *arguments, int n_arguments, quern_timing *out);
+
+/* ---- cache ---- */
+
+typedef struct {
+    const char *key;  /* hexadecimal */
+    const char *name; /* kernel */
+    const char *arch;
+    int64_t bytes;
+    int64_t used; /* seconds since 1970 of the last use */
+    int valid;
+} quern_cache_entry;
+
+QUERN_API quern_status quern_cache_list(quern *q, void (*each)(void *user, const quern_cache_entry *entry),
+                                        void *user, int verify);
+QUERN_API quern_status quern_cache_prune(quern *q, int64_t max_bytes, int *n_removed); /* 0 clears */
+
+/* ---- doctor ---- */
+
+/* What was looked for, where, and what was found, as a JSON object the caller frees. */
+QUERN_API quern_status quern_doctor(quern *q, char **json);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
