@@ -10,11 +10,15 @@ BUILD  := $(if $(SAN),build-san,build)
 PREFIX ?= /usr/local
 CC     ?= cc
 CUDA   ?= $(firstword $(wildcard $(CUDA_HOME) /usr/local/cuda /usr/lib/cuda))
+BESIDE := -Wl,-rpath,'$$ORIGIN'
+VERSION = $(shell sed -n 's/.*QUERN_VERSION "\(.*\)"/\1/p' runtime/quern.h)
 LIBS   := $(shell pkg-config --libs libsodium jansson 2>/dev/null)
 
-GEN     := arena diag lex parse build graph print rewrite index fuse target schedule emit eval compile tables prelude
-RUNTIME := driver nvrtc device_cuda device_host cache plan execute check doctor quern
-TOOLS   := quern cmd_emit cmd_run cmd_explain cmd_cache cmd_doctor cmd_help npy json
+GEN     := arena diag map lex parse_expr parse sizes values scalar evaluate subscript expand builtins shapes einsum build \
+           graph movement graph_check print read read_node rewrite index lower fuse describe target gemm_tiles schedule emit_names emit_value emit storage eval_ops eval_reduce eval_move eval tolerance compile tables prelude
+RUNTIME := message driver nvrtc_find nvrtc device_cuda launch_cuda time_cuda device_host host_launch fiber device_on_host entry lock store cache program arch code plan execute check time explain doctor quern
+TOOLS   := quern options nearest session files cmd_emit cmd_run npy tensors random report cmd_explain cmd_cache \
+           cmd_doctor cmd_help progress
 TESTS   := $(basename $(notdir $(wildcard tests/*.c)))
 
 WARN   := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wcast-qual \
@@ -45,17 +49,34 @@ $(BUILD)/libquern.a: $(LIBRARY)
 $(BUILD)/libquern.so: $(LIBRARY)
 	$(CC) -shared $(LDFLAGS) -o $@ $^ $(LIBS) -ldl -lpthread -lm
 $(BUILD)/quern: $(COMMAND) $(BUILD)/libquern.a
+	$(CC) $(LDFLAGS) $(BESIDE) -o $@ $^ $(LIBS) -ldl -lpthread -lm
+$(BUILD)/quant_linear: $(BUILD)/tools/examples/quant_linear.o $(BUILD)/libquern.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -ldl -lpthread -lm
-$(BUILD)/check: $(CHECK) $(BUILD)/libquern.a
-	$(CC) $(LDFLAGS) -rdynamic -o $@ $^ $(shell pkg-config --libs check) $(LIBS) -ldl -lpthread -lm
+$(BUILD)/check: $(CHECK) $(BUILD)/tools/npy.o $(BUILD)/libquern.a
+	$(CC) $(LDFLAGS) $(BESIDE) -rdynamic -o $@ $^ $(shell pkg-config --libs check) $(LIBS) -ldl -lpthread -lm
 
+demo:
+	@sh tools/demo.sh
 check: all $(BUILD)/check
 	$(BUILD)/check
 golden: $(BUILD)/check
 	QUERN_GOLDEN=rewrite $(BUILD)/check
 
+lint: $(LIBRARY)
+	@sh tools/lint.sh $(BUILD)
+bundle: $(BUILD)/quern $(BUILD)/check
+	@sh tools/bundle.sh $(BUILD)
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig \
+	    $(DESTDIR)$(PREFIX)/share/man/man1
+	install $(BUILD)/quern $(DESTDIR)$(PREFIX)/bin
+	install -m 644 runtime/quern.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 $(BUILD)/libquern.a $(BUILD)/libquern.so $(DESTDIR)$(PREFIX)/lib
+	install -m 644 tools/quern.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' tools/quern.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/quern.pc
+
 clean:
 	rm -rf build build-san
 
-.PHONY: all check golden clean
+.PHONY: all demo check golden lint bundle install clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

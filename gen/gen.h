@@ -46,6 +46,7 @@ struct gen {
     const struct source *source;  // the user's program
     const struct source *prelude; // prelude.qn
     struct span at;               // where the node being built comes from; builders report here
+    const char *within;           // prelude function being expanded for the user's call: precedes messages
     struct diag *diags, **next_diag;
     int n_errors, n_warnings;
     void *escape; // jmp_buf of the caller, for out of memory
@@ -170,6 +171,8 @@ struct node *graph_cast(struct gen *g, struct graph *graph, struct node *x, enum
 struct node *graph_reduce(struct gen *g, struct graph *graph, enum op op, struct node *x, uint32_t axes);
 struct node *graph_matmul(struct gen *g, struct graph *graph, struct node *a, struct node *b);
 struct node *graph_reshape(struct gen *g, struct graph *graph, struct node *x, int rank, const int64_t *dim);
+// A node of its own with x's value: a reshape to the same shape.
+struct node *graph_copy(struct gen *g, struct graph *graph, struct node *x);
 struct node *graph_permute(struct gen *g, struct graph *graph, struct node *x, const int *perm);
 struct node *graph_broadcast(struct gen *g, struct graph *graph, struct node *x, int rank, const int64_t *dim);
 struct node *graph_slice(struct gen *g, struct graph *graph, struct node *x, const int64_t *start,
@@ -202,6 +205,10 @@ struct program_ast *parse(struct gen *g, const struct source *source);
 
 struct graph *build(struct gen *g, const struct program_ast *program, const struct size *sizes, int n_sizes);
 extern const char prelude_text[]; // prelude.qn, embedded
+// Binds, into out, every size that an argument's shape settles: the dims that are a plain size name.  Checks rank,
+// literal dims, and dims of one name.  n_out: in: capacity, out: how many.
+bool sizes_of_argument(struct gen *g, const struct program_ast *program, const char *name, int rank,
+                       const int64_t *dim, struct size *out, int *n_out);
 
 // rewrite.c: graph to simpler graph: common subexpressions, dead code, constants
 
@@ -310,3 +317,5 @@ struct compile_options {
 
 bool compile(struct gen *g, const struct program_ast *ast, const struct compile_options *options,
              struct program *out);
+bool compile_graph(struct gen *g, struct graph *graph, const struct compile_options *options,
+                   struct program *out); // from a graph on; sizes are not looked at

@@ -167,6 +167,11 @@ QUERN_API quern_status quern_synchronize(quern *q, quern_stream stream);
 
 /* ---- checking and timing ---- */
 
+/* Element i of a host array as a double, and back with one rounding to nearest even (floats: to +-inf beyond the
+ * range; integers: truncated and saturated; bool: x != 0).  i64 beyond 2^53 loses its low bits. */
+QUERN_API double quern_element(quern_dtype t, const void *data, int64_t i);
+QUERN_API void quern_set_element(quern_dtype t, void *data, int64_t i, double value);
+
 typedef struct {
     double max_abs_error, max_rel_error; /* against the f64 reference */
     int64_t worst;                       /* element index of the error that exceeds its tolerance by most */
@@ -207,7 +212,9 @@ QUERN_API quern_status quern_cache_prune(quern *q, int64_t max_bytes, int *n_rem
 
 /* ---- doctor ---- */
 
-/* What was looked for, where, and what was found, as a JSON object the caller frees. */
+/* What was looked for, where, and what was found, as a JSON object the caller frees:
+ * {"version", "checks": [{"name", "ok": bool, "needed_for", "found": text or null, "looked": [text, ...],
+ *  "hint": what to install, or null}]}, one entry for the driver, GPU, NVRTC, C++ compiler and cache. */
 QUERN_API quern_status quern_doctor(quern *q, char **json);
 
 #ifdef __cplusplus

@@ -1,0 +1,203 @@
+// compile.c: the pipeline.  A syntax tree and sizes come in, kernels as CUDA source go out; every step is a line,
+// and every step can show what it made.
+
+#include "gen/kernel.h"
+#include <string.h>
+
+static bool wants_dump(const struct compile_options *o, const char *stage)
+{
+    size_t n = strlen(stage);
+    for (const char *at = o->dump; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if ((!strncmp(at, stage, n) && (at[n] == ',' || !at[n])) || !strncmp(at, "all", 3))
+            return o->dump_to != NULL;
+    }
+    return false;
+}
+
+static void dump_graph(const struct compile_options *o, const char *stage, const struct graph *graph)
+{
+    graph_check(graph);
+    if (!wants_dump(o, stage))
+        return;
+    fprintf(o->dump_to, "== %s\n", stage);
+    print_graph(graph, o->dump_to);
+}
+
+// An output must be a value of its own: one that is an argument, a constant, or an output already, is copied.
+static void own_outputs(struct gen *g, struct graph *graph)
+{
+    for (int i = 0; i < graph->n_outputs; i++) {
+        struct node *node = graph->outputs[i].node;
+        bool taken = op_info[node->op].kind == KIND_leaf;
+        for (int j = 0; j < i; j++)
+            taken |= graph->outputs[j].node == node;
+        if (taken)
+            graph->outputs[i].node = graph_copy(g, graph, node);
+    }
+}
+
+// The buffer that holds a node's value, made when it is first asked for.
+struct buffers {
+    struct gen *g;
+    struct program *program;
+    int *of_node; // per node: 1 + buffer
+    int capacity;
+};
+
+static int add_buffer(struct buffers *b, struct buffer buffer)
+{
+    struct program *p = b->program;
+    if (p->n_buffers == b->capacity) {
+        struct buffer *grown = arena_new(b->g, struct buffer, b->capacity = 2 * b->capacity + 16);
+        if (p->n_buffers)
+            memcpy(grown, p->buffers, sizeof *grown * (size_t)p->n_buffers);
+        p->buffers = grown;
+    }
+    p->buffers[p->n_buffers] = buffer;
+    return p->n_buffers++;
+}
+
+static struct buffer buffer_of(const struct node *node, enum buffer_kind kind, const char *name, int argument)
+{
+    struct buffer b = {.kind = kind, .name = name, .dtype = node->dtype, .rank = node->rank, .argument = argument};
+    memcpy(b.dim, node->dim, sizeof b.dim);
+    b.bytes = node_numel(node) * dtype_info[node->dtype].bytes;
+    return b;
+}
+
+static int node_buffer(struct buffers *b, const struct node *node)
+{
+    if (!b->of_node[node->id])
+        b->of_node[node->id] = 1 + add_buffer(b, buffer_of(node, BUFFER_workspace, NULL, 0));
+    return b->of_node[node->id] - 1;
+}
+
+static void add_arguments(struct buffers *b, const struct graph *graph)
+{
+    struct program *p = b->program;
+    p->arguments = arena_new(b->g, int, graph->n_arguments);
+    p->outputs = arena_new(b->g, int, graph->n_outputs);
+    for (int i = 0; i < graph->n_arguments; i++) {
+        const struct node *node = graph->arguments[i];
+        enum buffer_kind kind = node->op == OP_weight ? BUFFER_weight : BUFFER_input;
+        p->arguments[p->n_arguments++] = add_buffer(b, buffer_of(node, kind, node->name, i));
+        b->of_node[node->id] = p->n_buffers;
+    }
+    for (int i = 0; i < graph->n_outputs; i++) {
+        const struct output *output = &graph->outputs[i];
+        p->outputs[p->n_outputs++] = add_buffer(b, buffer_of(output->node, BUFFER_output, output->name, i));
+        b->of_node[output->node->id] = p->n_buffers;
+    }
+}
+
+static void bind_arguments(struct buffers *b, struct kernel *k, const struct scheduled *s,
+                           const struct emitted_args *args)
+{
+    k->args = arena_new(b->g, int, args->n + 2);
+    for (int i = 0; i < args->n; i++)
+        k->args[k->n_args++] = node_buffer(b, args->nodes[i]);
+    if (!s->n_tickets)
+        return;
+    struct buffer partial = {.kind = BUFFER_workspace, .dtype = DT_u8, .bytes = s->partial_bytes};
+    struct buffer tickets = {.kind = BUFFER_counter, .dtype = DT_i32, .bytes = 4 * (int64_t)s->n_tickets,
+                             .offset = b->program->counter_bytes};
+    b->program->counter_bytes += tickets.bytes;
+    k->args[k->n_args++] = add_buffer(b, partial);
+    k->args[k->n_args++] = add_buffer(b, tickets);
+}
+
+// C identifiers of a bounded length: what profilers show and what names files.
+static const char *kernel_name(struct gen *g, const struct fusion *f, const struct nest *nest)
+{
+    return arena_text(g, "%.48s_%d_%s", f->graph->name, nest->id, family_name[nest->family]);
+}
+
+static void add_kernel(struct buffers *b, struct fusion *f, const struct nest *nest,
+                       const struct compile_options *o)
+{
+    struct program *p = b->program;
+    struct kernel *k = &p->kernels[p->n_kernels++];
+    struct scheduled s;
+    struct emitted_args args;
+    schedule(f, nest, o->alignment ? o->alignment : 16, &s);
+    k->name = kernel_name(b->g, f, nest);
+    k->source = emit(f, &s, k->name, &args);
+    k->family = family_name[nest->family];
+    k->expression = expression_text(f, nest);
+    k->spec = spec_text(b->g, &s);
+    bind_arguments(b, k, &s, &args);
+    k->grid[0] = (unsigned)s.blocks, k->grid[1] = k->grid[2] = 1;
+    k->block[0] = (unsigned)s.spec.threads, k->block[1] = k->block[2] = 1;
+    k->cluster[0] = k->cluster[1] = k->cluster[2] = 1;
+    k->shared_bytes = s.shared_bytes;
+    k->alignment = s.alignment;
+    k->bytes = s.bytes, k->flops = s.flops, k->floor_us = s.floor_us;
+    if (wants_dump(o, "schedule"))
+        fprintf(o->dump_to, "== schedule %s\n%s\n", k->name, k->spec);
+    if (wants_dump(o, "source"))
+        fprintf(o->dump_to, "== source %s\n%s", k->name, k->source);
+}
+
+// Workspace by lifetime: a buffer takes the first gap that is free from its first kernel to its last.
+static void place_workspace(struct gen *g, struct program *p)
+{
+    enum { ALIGNMENT = 256 };
+    int *first = arena_new(g, int, p->n_buffers), *last = arena_new(g, int, p->n_buffers);
+    for (int k = p->n_kernels - 1; k >= 0; k--)
+        for (int i = 0; i < p->kernels[k].n_args; i++) {
+            int b = p->kernels[k].args[i];
+            first[b] = k;
+            last[b] = last[b] ? last[b] : k + 1;
+        }
+    for (int b = 0; b < p->n_buffers; b++) {
+        struct buffer *buffer = &p->buffers[b];
+        if (buffer->kind != BUFFER_workspace || !last[b])
+            continue;
+        int64_t bytes = (buffer->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, offset = 0;
+        for (int other = 0; other < b; other++) {
+            const struct buffer *o = &p->buffers[other];
+            bool together = o->kind == BUFFER_workspace && last[other] && first[other] < last[b] &&
+                            first[b] < last[other];
+            if (together && offset < o->offset + o->bytes && o->offset < offset + bytes) {
+                offset = (o->offset + o->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+                other = -1; // that gap may overlap one that was passed
+            }
+        }
+        buffer->offset = offset;
+        if (offset + bytes > p->workspace_bytes)
+            p->workspace_bytes = offset + bytes;
+    }
+}
+
+bool compile_graph(struct gen *g, struct graph *built, const struct compile_options *o, struct program *out)
+{
+    dump_graph(o, "graph", built);
+
+    struct graph *graph = rewrite(g, built);
+    own_outputs(g, graph);
+    dump_graph(o, "rewrite", graph);
+
+    struct fusion *f = fuse(g, graph, o->target);
+    if (!f)
+        return false;
+    if (wants_dump(o, "fuse")) {
+        fputs("== fuse\n", o->dump_to);
+        print_fusion(f, o->dump_to);
+    }
+
+    *out = (struct program){.name = graph->name, .target = o->target, .graph = built};
+    out->kernels = arena_new(g, struct kernel, f->n_nests);
+    struct buffers buffers = {.g = g, .program = out, .of_node = arena_new(g, int, graph->n_nodes)};
+    add_arguments(&buffers, graph);
+    for (int i = 0; i < f->n_nests; i++)
+        add_kernel(&buffers, f, f->nests[i], o);
+    place_workspace(g, out);
+    return true;
+}
+
+bool compile(struct gen *g, const struct program_ast *ast, const struct compile_options *o, struct program *out)
+{
+    struct graph *graph = build(g, ast, o->sizes, o->n_sizes);
+    return graph && compile_graph(g, graph, o, out);
+}

@@ -1,0 +1,439 @@
+// emit.c: scheduled nest to the whole source of one kernel.
+//
+// A comment with the expression, `Spec`, `Args`, the functions that the family's template calls, and the template by
+// #include.  The functions: load_elements (what is read for some lanes), accumulate (into a phase's accumulators),
+// finish (accumulators to values of the row), store_elements and store_row; for a contraction load and stage of
+// either operand, and epilogue.
+
+#include "gen/emit.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const parameters[FAMILY_COUNT] = {
+    [FAMILY_map] = "index_t c",
+    [FAMILY_rows] = "index_t r, index_t c",
+    [FAMILY_columns] = "index_t r, index_t c",
+    [FAMILY_gemm] = "index_t b, index_t m, index_t n",
+};
+
+static bool stores_elements(const struct emitter *e, int store)
+{
+    return e->nest->family != FAMILY_columns && !is_row_value(e, e->nest->store_values[store]);
+}
+
+// Row values that fill a tensor of the whole domain (each element of a row the same) are stored like elements.
+static bool fills_domain(const struct emitter *e, int store)
+{
+    const struct nest *nest = e->nest;
+    return nest->family == FAMILY_rows && node_numel(nest->stores[store]) != nest->extent[VAR_r];
+}
+
+static void find_needs(struct emitter *e)
+{
+    const struct nest *nest = e->nest;
+    for (int i = 0; i < nest->n_heavy && nest->family != FAMILY_gemm; i++)
+        need_in_stage(e, nest->heavy_in[2 * i], nest->heavy_phase[i]);
+    for (int i = 0; i < nest->n_stores; i++)
+        need_in_stage(e, nest->store_values[i], nest->n_phases);
+    for (int i = 0; i < nest->n_values; i++) {
+        const struct value *v = nest->values[i];
+        uint32_t stages = e->stages[i];
+        bool several = (stages & (stages - 1)) != 0;
+        e->cached[i] = several && nest->family == FAMILY_rows && e->s->spec.resident && v->kind == VALUE_op &&
+                       op_info[v->node->op].cost >= 8;
+    }
+}
+
+static void begin_function(struct emitter *e, int stage, bool whole_row)
+{
+    memset(e->printed, 0, sizeof *e->printed * (size_t)e->nest->n_values);
+    e->stage = stage;
+    e->whole_row = whole_row;
+}
+
+static void emit_lane_loop(struct emitter *e)
+{
+    fprintf(e->out, "#pragma unroll\n    for (int j = 0; j < %s; j++) {\n", e->lanes_text);
+}
+
+static void emit_row_functions(struct emitter *e)
+{
+    fputs("struct Row {\n", e->out);
+    for (int i = 0; i < e->nest->n_values; i++)
+        if (e->in_row[i] && e->row_needed[i])
+            fprintf(e->out, "    %s v%d;\n", dtype_info[e->nest->values[i]->dtype].compute, i);
+    fputs("};\n\n__device__ inline void load_row(const Args &args, index_t r, Row &row)\n{\n", e->out);
+    begin_function(e, 0, true);
+    emit_row_values(e, 0);
+    fputs("}\n\n", e->out);
+}
+
+// Loads that only the last stage uses and that would occupy registers through all phases.
+static void choose_loads(struct emitter *e, bool *early, bool *late)
+{
+    const struct nest *nest = e->nest;
+    for (int i = 0; i < nest->n_values; i++) {
+        if (!e->stages[i] || !is_element_load(e, nest->values[i]))
+            continue;
+        bool last_only = nest->family == FAMILY_rows && e->s->spec.late && e->stages[i] == 1u << nest->n_phases;
+        (last_only ? late : early)[i] = true;
+    }
+}
+
+static void emit_loader(struct emitter *e, const char *name, const bool *chosen)
+{
+    fprintf(e->out,
+            "template <int lanes>\n__device__ inline void %s(const Args &args, %s, Elements<lanes> &e)\n{\n", name,
+            parameters[e->nest->family]);
+    begin_function(e, 0, false);
+    emit_loads(e, chosen);
+    fputs("}\n\n", e->out);
+}
+
+static void emit_elements(struct emitter *e)
+{
+    const struct nest *nest = e->nest;
+    bool *early = arena_new(e->f->g, bool, 2 * nest->n_values + 2), *late = early + nest->n_values + 1;
+    bool *all = arena_new(e->f->g, bool, nest->n_values + 1);
+    choose_loads(e, early, late);
+    for (int i = 0; i < nest->n_values; i++)
+        all[i] = early[i] || late[i];
+    fputs("template <int lanes> struct Elements {\n", e->out);
+    emit_load_fields(e, all);
+    for (int i = 0; i < nest->n_values; i++)
+        if (e->cached[i])
+            fprintf(e->out, "    %s v%d[lanes];\n", dtype_info[nest->values[i]->dtype].compute, i);
+    fputs("};\n\n", e->out);
+    emit_loader(e, "load_elements", early);
+    if (nest->family == FAMILY_rows)
+        emit_loader(e, "load_late", late);
+}
+
+static bool is_arg_reduction(const struct node *node)
+{
+    return node->op == OP_argmax || node->op == OP_argmin;
+}
+
+// What a reduction accumulates in: the output's compute type, or a value with its index.
+static const char *accumulator_type(struct gen *g, const struct node *node)
+{
+    if (is_arg_reduction(node))
+        return arena_text(g, "Indexed<%s>", dtype_info[node->in[0]->dtype].compute);
+    return dtype_info[node->dtype].compute;
+}
+
+static const char *identity_text(struct gen *g, const struct node *node)
+{
+    const char *type = dtype_info[node->in[0]->dtype].compute;
+    switch (node->op) {
+    case OP_sum:
+        return "0";
+    case OP_prod:
+        return "1";
+    case OP_max:
+        return arena_text(g, "lowest<%s>()", type);
+    case OP_min:
+        return arena_text(g, "highest<%s>()", type);
+    case OP_argmax:
+        return arena_text(g, "{lowest<%s>(), highest<long long>()}", type);
+    default:
+        return arena_text(g, "{highest<%s>(), highest<long long>()}", type);
+    }
+}
+
+// The table's way to combine two partial results, with their texts put in.
+static const char *combined(struct gen *g, const struct node *node, const char *a, const char *b)
+{
+    const char *text = "";
+    for (const char *p = op_info[node->op].cuda; *p; p++)
+        if (*p == '%')
+            text = arena_text(g, "%s%s", text, *++p == '0' ? a : b);
+        else
+            text = arena_text(g, "%s%c", text, *p);
+    return text;
+}
+
+static const char *reduced_text(struct emitter *e, int heavy)
+{
+    const struct node *node = e->nest->heavy[heavy];
+    const char *value = spelled(e, e->nest->heavy_in[2 * heavy]);
+    struct gen *g = e->f->g;
+    if (!is_arg_reduction(node))
+        return arena_text(g, "(%s)%s", accumulator_type(g, node), value);
+    int axis = 0;
+    while (!(node->attr.axes >> axis & 1))
+        axis++;
+    return arena_text(g, "%s{%s, (long long)%s}", accumulator_type(g, node), value,
+                      index_text(e, e->nest->at[axis], true));
+}
+
+static void emit_accumulate(struct emitter *e, int phase)
+{
+    const struct nest *nest = e->nest;
+    const char *kept = e->lane_variable == VAR_r ? "Spec::vec" : "1";
+    fprintf(e->out,
+            "__device__ inline void accumulate(const Args &args, index_t r, index_t c, const Row (&row)[%s],\n"
+            "                                  Elements<Spec::vec> &e, Acc%d (&acc)[%s])\n{\n",
+            kept, phase, kept);
+    begin_function(e, phase, false);
+    e->lanes_text = "Spec::vec";
+    emit_lane_loop(e);
+    for (int i = 0; i < nest->n_heavy; i++) {
+        if (nest->heavy_phase[i] != phase)
+            continue;
+        emit_value(e, nest->heavy_in[2 * i]);
+        const char *acc = arena_text(e->f->g, "acc[%s].a%d", e->lane_variable == VAR_r ? "j" : "0", i);
+        fprintf(e->out, "        %s = %s;\n", acc, combined(e->f->g, nest->heavy[i], acc, reduced_text(e, i)));
+    }
+    fputs("    }\n}\n\n", e->out);
+    e->lanes_text = "lanes";
+}
+
+static void emit_phase(struct emitter *e, int phase)
+{
+    const struct nest *nest = e->nest;
+    struct gen *g = e->f->g;
+    fprintf(e->out, "struct alignas(4) Acc%d {\n", phase);
+    for (int i = 0; i < nest->n_heavy; i++)
+        if (nest->heavy_phase[i] == phase)
+            fprintf(e->out, "    %s a%d;\n", accumulator_type(g, nest->heavy[i]), i);
+    fprintf(e->out, "};\n__device__ inline void identity(Acc%d &acc) { acc = {", phase);
+    const char *separator = "";
+    for (int i = 0; i < nest->n_heavy; i++)
+        if (nest->heavy_phase[i] == phase)
+            fprintf(e->out, "%s%s", separator, identity_text(g, nest->heavy[i])), separator = ", ";
+    fprintf(e->out, "}; }\n__device__ inline void combine(Acc%d &into, const Acc%d &from)\n{\n", phase, phase);
+    for (int i = 0; i < nest->n_heavy; i++)
+        if (nest->heavy_phase[i] == phase)
+            fprintf(e->out, "    into.a%d = %s;\n", i,
+                    combined(g, nest->heavy[i], arena_text(g, "into.a%d", i), arena_text(g, "from.a%d", i)));
+    fputs("}\n\n", e->out);
+    emit_accumulate(e, phase);
+    fprintf(e->out, "__device__ inline void finish(const Args &args, index_t r, Row &row, const Acc%d &acc)\n{\n",
+            phase);
+    begin_function(e, phase, true);
+    emit_row_values(e, phase + 1);
+    fputs("}\n\n", e->out);
+}
+
+static void emit_phases(struct emitter *e)
+{
+    for (int phase = 0; phase < e->nest->n_phases; phase++)
+        emit_phase(e, phase);
+    fputs("template <int p> struct Phase;\n", e->out);
+    for (int phase = 0; phase < e->nest->n_phases; phase++)
+        fprintf(e->out, "template <> struct Phase<%d> { using Acc = Acc%d; };\n", phase, phase);
+    fputs("\n", e->out);
+}
+
+static const struct index *place_of(struct emitter *e, const struct node *node, bool kept)
+{
+    const struct index *at[MAX_RANK];
+    natural_coordinates(e->f, e->nest, node, kept, at);
+    return index_linear(e->f->pool, node->rank, node->dim, at);
+}
+
+static bool is_side_by_side(struct emitter *e, const struct index *index)
+{
+    int64_t stride;
+    int multiple;
+    return e->lanes > 1 && index_lanes(e->f->pool, index, e->lane_variable, e->lanes, &stride, &multiple) &&
+           stride == 1 && multiple % e->lanes == 0;
+}
+
+static void emit_store(struct emitter *e, int store)
+{
+    const struct node *node = e->nest->stores[store];
+    const char *type = dtype_info[node->dtype].storage, *name = argument_name(e, node, true);
+    const char *value = spelled(e, e->nest->store_values[store]);
+    const struct index *index = place_of(e, node, false);
+    if (is_side_by_side(e, index))
+        fprintf(e->out, "        y%d.v[j] = to_storage<%s>(%s);\n", store, type, value);
+    else
+        fprintf(e->out, "        args.%s[%s] = to_storage<%s>(%s);\n", name, index_text(e, index, true), type, value);
+}
+
+// The last stage: values of the elements, then one store per tensor.
+static void emit_store_body(struct emitter *e)
+{
+    const struct nest *nest = e->nest;
+    int n = nest->n_stores;
+    begin_function(e, nest->n_phases, false);
+    for (int i = 0; i < n; i++)
+        if ((stores_elements(e, i) || fills_domain(e, i)) && is_side_by_side(e, place_of(e, nest->stores[i], false)))
+            fprintf(e->out, "    Vec<%s, %s> y%d;\n", dtype_info[nest->stores[i]->dtype].storage, e->lanes_text, i);
+    emit_lane_loop(e);
+    for (int i = 0; i < n; i++) {
+        if (!stores_elements(e, i) && !fills_domain(e, i))
+            continue;
+        emit_value(e, nest->store_values[i]);
+        emit_store(e, i);
+    }
+    fputs("    }\n", e->out);
+    for (int i = 0; i < n; i++) {
+        if (!stores_elements(e, i) && !fills_domain(e, i))
+            continue;
+        const struct index *index = place_of(e, nest->stores[i], false);
+        if (is_side_by_side(e, index))
+            fprintf(e->out, "    store_vec(args.%s + %s, y%d);\n", argument_name(e, nest->stores[i], true),
+                    index_text(e, index, false), i);
+    }
+}
+
+static void emit_store_elements(struct emitter *e)
+{
+    if (e->nest->family == FAMILY_map)
+        fputs("template <int lanes>\n__device__ inline void store_elements(const Args &args, index_t c, "
+              "const Elements<lanes> &e)\n{\n",
+              e->out);
+    else
+        fputs("template <int lanes>\n__device__ inline void store_elements(const Args &args, index_t r, index_t c, "
+              "const Row (&row)[1],\n                                      Elements<lanes> &e)\n{\n",
+              e->out);
+    emit_store_body(e);
+    fputs("}\n\n", e->out);
+}
+
+static void emit_store_row(struct emitter *e)
+{
+    const struct nest *nest = e->nest;
+    fputs("__device__ inline void store_row(const Args &args, index_t r, const Row &row)\n{\n", e->out);
+    begin_function(e, nest->n_phases, true);
+    for (int i = 0; i < nest->n_stores; i++) {
+        if (stores_elements(e, i) || fills_domain(e, i))
+            continue;
+        const struct node *node = nest->stores[i];
+        fprintf(e->out, "    args.%s[%s] = to_storage<%s>(%s);\n", argument_name(e, node, true),
+                index_text(e, place_of(e, node, true), false), dtype_info[node->dtype].storage,
+                spelled(e, nest->store_values[i]));
+    }
+    fputs("}\n\n", e->out);
+}
+
+// One operand of a contraction: its loads, and what becomes of them.
+static void emit_operand(struct emitter *e, const struct value *operand, int which)
+{
+    const struct nest *nest = e->nest;
+    const char *letter = which ? "b" : "a", *capital = which ? "B" : "A";
+    const char *at = which ? "index_t b, index_t k, index_t n" : "index_t b, index_t m, index_t k";
+    const struct spec *spec = &e->s->spec;
+    bool along_k = which ? spec->b_along_k : spec->a_along_k;
+    bool *chosen = arena_new(e->f->g, bool, nest->n_values + 1);
+    memset(e->stages, 0, sizeof *e->stages * (size_t)nest->n_values);
+    need_in_stage(e, operand, 0);
+    for (int i = 0; i < nest->n_values; i++)
+        chosen[i] = e->stages[i] && nest->values[i]->kind == VALUE_load;
+    e->lane_variable = along_k ? VAR_k : which ? VAR_n : VAR_m;
+    e->lanes = which ? spec->vec_b : spec->vec_a;
+    e->lanes_text = arena_text(e->f->g, "Spec::vec_%s", letter);
+    fprintf(e->out, "struct Raw%s {\n", capital);
+    emit_load_fields(e, chosen);
+    fprintf(e->out, "};\n\n__device__ inline void load_%s(const Args &args, %s, Raw%s &e)\n{\n", letter, at, capital);
+    begin_function(e, 0, false);
+    emit_loads(e, chosen);
+    fprintf(e->out,
+            "}\n\n__device__ inline void stage_%s(const Args &args, %s, const Raw%s &e, Acc (&out)[%s])\n{\n", letter,
+            at, capital, e->lanes_text);
+    begin_function(e, 0, false);
+    emit_lane_loop(e);
+    emit_value(e, operand);
+    fprintf(e->out, "        out[j] = %s;\n    }\n}\n\n", spelled(e, operand));
+}
+
+static void emit_epilogue(struct emitter *e)
+{
+    const struct nest *nest = e->nest;
+    memset(e->stages, 0, sizeof *e->stages * (size_t)nest->n_values);
+    for (int i = 0; i < nest->n_stores; i++)
+        need_in_stage(e, nest->store_values[i], nest->n_phases);
+    e->lane_variable = VAR_n;
+    e->lanes = e->s->spec.vec;
+    e->lanes_text = "lanes";
+    emit_elements(e);
+    e->lanes_text = "Spec::vec_c";
+    fputs("__device__ inline void epilogue(const Args &args, index_t b, index_t m, index_t n, "
+          "const Acc (&acc)[Spec::vec_c])\n{\n    Elements<Spec::vec_c> e;\n    load_elements(args, b, m, n, e);\n",
+          e->out);
+    emit_store_body(e);
+    fputs("}\n\n", e->out);
+}
+
+static void emit_functions(struct emitter *e)
+{
+    e->lane_variable = e->s->lane_variable;
+    e->lanes = e->s->spec.vec;
+    e->lanes_text = "lanes";
+    find_needs(e);
+    switch (e->nest->family) {
+    case FAMILY_map:
+        emit_elements(e);
+        emit_store_elements(e);
+        break;
+    case FAMILY_rows:
+        emit_row_functions(e);
+        emit_elements(e);
+        emit_phases(e);
+        emit_store_elements(e);
+        emit_store_row(e);
+        break;
+    case FAMILY_columns:
+        emit_row_functions(e);
+        emit_elements(e);
+        emit_phases(e);
+        emit_store_row(e);
+        break;
+    case FAMILY_gemm:
+        emit_operand(e, e->nest->heavy_in[0], 0);
+        emit_operand(e, e->nest->heavy_in[1], 1);
+        emit_epilogue(e);
+        break;
+    case FAMILY_COUNT:
+        break;
+    }
+}
+
+// Narrow integers are summed in int and wrap at the store.
+static const char *gemm_accumulator(enum dtype dtype)
+{
+    return dtype_info[dtype].class != CLASS_float && dtype_info[dtype].bytes < 4 ? "int" : dtype_info[dtype].compute;
+}
+
+static const char *template_name(const struct nest *nest)
+{
+    return nest->family == FAMILY_gemm ? "gemm_simt" : family_name[nest->family];
+}
+
+const char *emit(struct fusion *f, const struct scheduled *s, const char *name, struct emitted_args *args)
+{
+    struct gen *g = f->g;
+    const struct nest *nest = s->nest;
+    int n = nest->n_values + 1, n_args = n + nest->n_stores;
+    char *functions = NULL, *text = NULL;
+    size_t size;
+    *args = (struct emitted_args){arena_new(g, const struct node *, n_args), arena_new(g, bool, n_args), 0};
+    struct emitter e = {.f = f, .nest = nest, .s = s, .args = args, .arg_names = arena_new(g, const char *, n_args)};
+    e.stages = arena_new(g, uint32_t, n);
+    e.row_needed = arena_new(g, bool, n);
+    e.in_row = arena_new(g, bool, n);
+    e.cached = arena_new(g, bool, n);
+    e.printed = arena_new(g, bool, n);
+    e.out = open_memstream(&functions, &size);
+    emit_functions(&e);
+    fclose(e.out);
+
+    FILE *out = open_memstream(&text, &size);
+    fprintf(out, "// %s\n#include \"device.cuh\"\n#define KERNEL %s\ntypedef %s index_t;\n", expression_text(f, nest),
+            name, s->wide_index ? "unsigned long long" : "unsigned");
+    if (nest->family == FAMILY_gemm)
+        fprintf(out, "typedef %s Acc;\n", gemm_accumulator(nest->heavy[0]->dtype));
+    fputs("\n", out);
+    print_spec(&e, out);
+    fputs("\n", out);
+    print_args(&e, out);
+    fprintf(out, "\n%s#include \"%s.cuh\"\n#undef KERNEL\n", functions, template_name(nest));
+    fclose(out);
+    const char *source = arena_text(g, "%s", text);
+    free(functions);
+    free(text);
+    return source;
+}

@@ -1,0 +1,56 @@
+// emit.h: the state of writing one kernel's source, shared by emit.c, emit_value.c and emit_names.c
+#pragma once
+#include "gen/kernel.h"
+
+enum { MAX_STAGES = 30 };
+
+struct emitter {
+    struct fusion *f;
+    const struct nest *nest;
+    const struct scheduled *s;
+    FILE *out; // the functions; they are written before Spec, whose constants they name
+
+    struct emitted_args *args;
+    const char **arg_names;     // per entry of args
+    int64_t *constants;         // Spec::n0, n1, ...
+    int n_constants, cap_constants;
+
+    // Per value of the nest.  A nest works in stages: one per phase of reductions, then the store.
+    uint32_t *stages;           // element values: bit per stage that needs it
+    bool *row_needed, *in_row;  // row values: computed at all, kept as a field of Row
+    bool *cached;               // element values that Elements keeps from their first stage on
+    bool *printed;              // has a temporary in the function being written
+
+    // The function being written.
+    int stage;
+    bool whole_row;             // values of a whole row, outside any loop over lanes
+    int lane_variable, lanes;
+    const char *lanes_text;     // "lanes", "Spec::vec_a"
+};
+
+// emit_names.c: how things are called
+
+const char *constant_text(struct gen *g, const struct value *v);
+const char *index_text(struct emitter *e, const struct index *x, bool at_lane);
+const char *guard_text(struct emitter *e, const struct guard *guard, bool at_lane);
+// The field of Args for a node's buffer, which is added when it is new.
+const char *argument_name(struct emitter *e, const struct node *node, bool written);
+// One constant of Spec per line: the template's fields, the program's sizes, and constants that indices use.
+void print_spec(struct emitter *e, FILE *out);
+void print_args(struct emitter *e, FILE *out);
+
+// emit_value.c: values as text
+
+bool is_row_value(const struct emitter *e, const struct value *v);
+bool is_element_load(const struct emitter *e, const struct value *v);
+// Finds out which stage needs what, from each stage's roots.
+void need_in_stage(struct emitter *e, const struct value *v, int stage);
+void need_row(struct emitter *e, const struct value *v);
+// Spelling of a value that was computed before, or is a literal.
+const char *spelled(struct emitter *e, const struct value *v);
+// Writes the temporaries that `v` needs and do not exist yet.
+void emit_value(struct emitter *e, const struct value *v);
+void emit_row_values(struct emitter *e, int phase);
+// The loads of `chosen` values: a field each, and the statements that fill it.
+void emit_load_fields(struct emitter *e, const bool *chosen);
+void emit_loads(struct emitter *e, const bool *chosen);

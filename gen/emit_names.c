@@ -1,0 +1,209 @@
+// emit_names.c: what generated source calls things: constants of Spec, fields of Args, literals, indices.
+//
+// A size is never a literal: it is a constant of Spec, so that two sizes of a program differ there alone.
+
+#include "gen/emit.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *float_text(struct gen *g, double value, bool is_double)
+{
+    const char *type = is_double ? "double" : "float";
+    if (isnan(value))
+        return arena_text(g, "(highest<%s>() - highest<%s>())", type, type);
+    if (isinf(value))
+        return arena_text(g, "%s<%s>()", value > 0 ? "highest" : "lowest", type);
+    const char *digits = arena_text(g, is_double ? "%.17g" : "%.9g", value);
+    bool whole = !strpbrk(digits, ".e");
+    const char *text = arena_text(g, "%s%s%s", digits, whole ? ".0" : "", is_double ? "" : "f");
+    return signbit(value) ? arena_text(g, "(%s)", text) : text;
+}
+
+const char *constant_text(struct gen *g, const struct value *v)
+{
+    const struct dtype_info *type = &dtype_info[v->dtype];
+    bool is_constant = v->node->op == OP_constant;
+    double value = v->node->op == OP_pad ? v->node->attr.fill : 0;
+    if (type->class == CLASS_float) {
+        value = is_constant ? v->node->attr.value : value;
+        unsigned char stored[8];
+        store_element(v->dtype, stored, 0, value);
+        return float_text(g, load_element(v->dtype, stored, 0), v->dtype == DT_f64);
+    }
+    int64_t integer = is_constant ? v->node->attr.integer : (int64_t)value;
+    if (type->class == CLASS_boolean)
+        return integer ? "true" : "false";
+    if (integer == INT64_MIN)
+        return "(-9223372036854775807LL - 1)";
+    return arena_text(g, "(%s)%lldLL", type->compute, (long long)integer);
+}
+
+static const char *const field_names[] = {
+#define SPEC(family, type, field) #field,
+#include "gen/specs.def"
+#undef SPEC
+    "n", "m", "k", "batch", "rows", "cols"};
+
+static const char *size_name(struct gen *g, const char *name)
+{
+    for (size_t i = 0; i < sizeof field_names / sizeof *field_names; i++)
+        if (!strcmp(name, field_names[i]))
+            return arena_text(g, "size_%s", name);
+    return name;
+}
+
+// A size, a product of two sizes, or a new constant.
+static const char *spec_constant(void *user, int64_t value)
+{
+    struct emitter *e = user;
+    struct gen *g = e->f->g;
+    const struct graph *graph = e->f->graph;
+    for (int i = 0; i < graph->n_sizes; i++)
+        if (graph->sizes[i].value == value)
+            return arena_text(g, "Spec::%s", size_name(g, graph->sizes[i].name));
+    for (int i = 0; i < graph->n_sizes; i++)
+        for (int j = i + 1; j < graph->n_sizes; j++)
+            if (graph->sizes[i].value > 1 && graph->sizes[j].value > 1 &&
+                graph->sizes[i].value == value / graph->sizes[j].value && value % graph->sizes[j].value == 0)
+                return arena_text(g, "(Spec::%s * Spec::%s)", size_name(g, graph->sizes[i].name),
+                                  size_name(g, graph->sizes[j].name));
+    int n = 0;
+    while (n < e->n_constants && e->constants[n] != value)
+        n++;
+    if (n == e->cap_constants) {
+        int64_t *constants = arena_new(g, int64_t, e->cap_constants = 2 * n + 8);
+        if (n)
+            memcpy(constants, e->constants, sizeof *constants * (size_t)n);
+        e->constants = constants;
+    }
+    if (n == e->n_constants)
+        e->constants[e->n_constants++] = value;
+    return arena_text(g, "Spec::n%d", n);
+}
+
+const char *index_text(struct emitter *e, const struct index *x, bool at_lane)
+{
+    enum { LANE = 29 };
+    if (at_lane && e->lanes > 0 && x->variables & 1u << e->lane_variable) {
+        const struct index *lane = index_variable(e->f->pool, LANE, INT32_MAX, "j");
+        const struct index *first = e->nest->variable[e->lane_variable];
+        x = index_substitute(e->f->pool, x, e->lane_variable, index_add(e->f->pool, first, lane));
+    }
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    index_print(x, &(struct index_style){e, spec_constant}, out);
+    fclose(out);
+    const char *copy = arena_text(e->f->g, "%s", text);
+    free(text);
+    return copy;
+}
+
+// Unsigned comparison: what lies below the range wraps around and is above it.
+const char *guard_text(struct emitter *e, const struct guard *guard, bool at_lane)
+{
+    const char *text = NULL;
+    for (; guard; guard = guard->next) {
+        const char *one = "false";
+        if (guard->high >= guard->low) {
+            const struct index *from = index_add(e->f->pool, guard->index, index_constant(e->f->pool, -guard->low));
+            int64_t span = guard->high - guard->low;
+            one = arena_text(e->f->g, "(index_t)%s <= %s", index_text(e, from, at_lane),
+                             span <= 1 ? (span ? "1" : "0") : spec_constant(e, span));
+        }
+        text = text ? arena_text(e->f->g, "%s && %s", text, one) : one;
+    }
+    return text;
+}
+
+static bool is_reserved(const char *name)
+{
+    static const char *const words[] = {
+        "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case",
+        "catch", "char", "class", "compl", "concept", "const", "constexpr", "continue", "decltype", "default",
+        "delete", "do", "double", "dynamic_cast", "else", "enum", "errno", "explicit", "export", "extern", "false",
+        "float", "for", "friend", "goto", "if", "inline", "int", "isfinite", "isinf", "isnan", "linux", "long",
+        "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or", "or_eq",
+        "partial", "private", "protected", "public", "register", "requires", "return", "short", "signbit",
+        "signed", "sizeof", "static", "stderr", "stdin", "stdout", "struct", "switch", "template", "this",
+        "thread_local", "threadIdx", "blockIdx", "blockDim", "gridDim", "throw", "tickets", "true", "try",
+        "typedef", "typeid", "typename", "union", "unix", "unsigned", "using", "virtual", "void", "volatile",
+        "wchar_t", "while", "xor", "xor_eq"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(words[i], name))
+            return true;
+    return false;
+}
+
+// A program's own name where C++ allows it as a field: macros are feared where capitals and digits are.
+static const char *field_name(struct emitter *e, const struct node *node)
+{
+    const char *name = node->name;
+    for (int i = 0; !name && i < e->f->graph->n_outputs; i++)
+        if (e->f->graph->outputs[i].node == node)
+            name = e->f->graph->outputs[i].name;
+    bool plain = name && strlen(name) <= 32 && name[0] >= 'a' && name[0] <= 'z' && !is_reserved(name) &&
+                 !strstr(name, "__");
+    if (plain)
+        for (int i = 0; i < e->args->n; i++)
+            plain = plain && strcmp(e->arg_names[i], name) != 0;
+    return plain ? name : arena_text(e->f->g, "t%d", node->id);
+}
+
+const char *argument_name(struct emitter *e, const struct node *node, bool written)
+{
+    struct emitted_args *args = e->args;
+    for (int i = 0; i < args->n; i++)
+        if (args->nodes[i] == node)
+            return e->arg_names[i];
+    e->arg_names[args->n] = field_name(e, node);
+    args->nodes[args->n] = node;
+    args->written[args->n] = written;
+    return e->arg_names[args->n++];
+}
+
+void print_args(struct emitter *e, FILE *out)
+{
+    fputs("struct Args {\n", out);
+    for (int i = 0; i < e->args->n; i++) {
+        const struct node *node = e->args->nodes[i];
+        fprintf(out, "    %s%s *%s;\n", e->args->written[i] ? "" : "const ",
+                dtype_info[node->dtype].storage, e->arg_names[i]);
+    }
+    if (e->s->n_tickets)
+        fputs("    void *partial;\n    unsigned *tickets;\n", out);
+    fputs("};\n", out);
+}
+
+static void print_extents(const struct nest *nest, FILE *out)
+{
+    static const char *const names[FAMILY_COUNT][VAR_COUNT] = {
+        [FAMILY_map] = {[VAR_c] = "n"},
+        [FAMILY_rows] = {[VAR_r] = "rows", [VAR_c] = "cols"},
+        [FAMILY_columns] = {[VAR_r] = "rows", [VAR_c] = "cols"},
+        [FAMILY_gemm] = {[VAR_b] = "batch", [VAR_m] = "m", [VAR_n] = "n", [VAR_k] = "k"}};
+    for (int v = 0; v < VAR_COUNT; v++)
+        if (names[nest->family][v])
+            fprintf(out, "    static constexpr index_t %s = %lld;\n", names[nest->family][v],
+                    (long long)nest->extent[v]);
+}
+
+void print_spec(struct emitter *e, FILE *out)
+{
+    fputs("struct Spec {\n", out);
+    print_extents(e->nest, out);
+    const struct spec *s = &e->s->spec;
+#define SPEC(family_, type, field)                                                                                     \
+    if (e->nest->family == FAMILY_##family_)                                                                           \
+        fprintf(out, "    static constexpr " #type " " #field " = %d;\n", (int)s->field);
+#include "gen/specs.def"
+#undef SPEC
+    const struct graph *graph = e->f->graph;
+    for (int i = 0; i < graph->n_sizes; i++)
+        fprintf(out, "    static constexpr index_t %s = %lld;\n", size_name(e->f->g, graph->sizes[i].name),
+                (long long)graph->sizes[i].value);
+    for (int i = 0; i < e->n_constants; i++)
+        fprintf(out, "    static constexpr index_t n%d = %lld;\n", i, (long long)e->constants[i]);
+    fputs("};\n", out);
+}

@@ -1,0 +1,223 @@
+// emit_value.c: values of a nest as lines of source: one temporary each, in the order they are needed.
+//
+// A row value is the same for a whole row; it lives in Row once the function that computes it is done.  An element
+// value varies along the row; it is computed for each lane, and kept in Elements only when it is dear and a later
+// stage needs it again.
+
+#include "gen/emit.h"
+#include <string.h>
+
+bool is_row_value(const struct emitter *e, const struct value *v)
+{
+    return (e->nest->family == FAMILY_rows || e->nest->family == FAMILY_columns) &&
+           !(v->variables & 1u << VAR_c);
+}
+
+bool is_element_load(const struct emitter *e, const struct value *v)
+{
+    return v->kind == VALUE_load && !is_row_value(e, v);
+}
+
+void need_row(struct emitter *e, const struct value *v)
+{
+    if (v->kind == VALUE_constant)
+        return;
+    e->in_row[v->id] = true;
+    if (e->row_needed[v->id])
+        return;
+    e->row_needed[v->id] = true;
+    for (int i = 0; i < v->n_in; i++) {
+        bool was_field = e->in_row[v->in[i]->id];
+        need_row(e, v->in[i]);
+        if (v->in[i]->phase == v->phase) // a temporary of the same function will do
+            e->in_row[v->in[i]->id] = was_field;
+    }
+}
+
+void need_in_stage(struct emitter *e, const struct value *v, int stage)
+{
+    if (is_row_value(e, v)) {
+        need_row(e, v);
+        return;
+    }
+    if (e->stages[v->id] & 1u << stage)
+        return;
+    e->stages[v->id] |= 1u << stage;
+    for (int i = 0; i < v->n_in; i++)
+        need_in_stage(e, v->in[i], stage);
+}
+
+static int first_stage(const struct emitter *e, const struct value *v)
+{
+    int stage = 0;
+    while (!(e->stages[v->id] >> stage & 1))
+        stage++;
+    return stage;
+}
+
+const char *spelled(struct emitter *e, const struct value *v)
+{
+    struct gen *g = e->f->g;
+    if (v->kind == VALUE_constant)
+        return constant_text(g, v);
+    if (v->kind == VALUE_result && e->nest->family == FAMILY_gemm)
+        return arena_text(g, "(%s)acc[j]", dtype_info[v->dtype].compute);
+    if (e->printed[v->id])
+        return arena_text(g, "v%d", v->id);
+    if (e->whole_row)
+        return arena_text(g, "row.v%d", v->id);
+    if (is_row_value(e, v))
+        return arena_text(g, "row[%s].v%d", e->lane_variable == VAR_r ? "j" : "0", v->id);
+    return arena_text(g, "e.v%d[j]", v->id); // cached
+}
+
+static const char *access_text(struct emitter *e, const struct value *v, bool at_lane)
+{
+    return arena_text(e->f->g, "load(args.%s + %s)", argument_name(e, v->node, false),
+                      index_text(e, v->index, at_lane));
+}
+
+static const char *guarded_access_text(struct emitter *e, const struct value *v, bool at_lane)
+{
+    const char *access = access_text(e, v, at_lane);
+    if (!v->guard)
+        return access;
+    return arena_text(e->f->g, "%s ? %s : %s{}", guard_text(e, v->guard, at_lane), access,
+                      dtype_info[v->dtype].storage);
+}
+
+static bool is_vector(struct emitter *e, const struct value *v)
+{
+    int64_t stride;
+    int multiple;
+    if (v->guard || e->lanes <= 1)
+        return false;
+    return index_lanes(e->f->pool, v->index, e->lane_variable, e->lanes, &stride, &multiple) && stride == 1 &&
+           multiple % e->lanes == 0;
+}
+
+// One load for all lanes.
+static bool is_uniform(struct emitter *e, const struct value *v)
+{
+    int64_t stride;
+    int multiple;
+    if (!(v->variables & 1u << e->lane_variable))
+        return true;
+    return e->lanes > 1 && !v->guard &&
+           index_lanes(e->f->pool, v->index, e->lane_variable, e->lanes, &stride, &multiple) && !stride;
+}
+
+void emit_load_fields(struct emitter *e, const bool *chosen)
+{
+    for (int i = 0; i < e->nest->n_values; i++) {
+        const struct value *v = e->nest->values[i];
+        if (!chosen[i])
+            continue;
+        const char *type = dtype_info[v->dtype].storage;
+        if (is_uniform(e, v))
+            fprintf(e->out, "    %s x%d;\n", type, i);
+        else
+            fprintf(e->out, "    Vec<%s, %s> x%d;\n", type, e->lanes_text, i);
+    }
+}
+
+static void emit_gather(struct emitter *e, const struct value *v)
+{
+    fprintf(e->out, "#pragma unroll\n    for (int j = 0; j < %s; j++)\n        e.x%d.v[j] = %s;\n", e->lanes_text,
+            v->id, guarded_access_text(e, v, true));
+}
+
+void emit_loads(struct emitter *e, const bool *chosen)
+{
+    for (int i = 0; i < e->nest->n_values; i++) {
+        const struct value *v = e->nest->values[i];
+        if (!chosen[i])
+            continue;
+        if (is_uniform(e, v))
+            fprintf(e->out, "    e.x%d = %s;\n", i, guarded_access_text(e, v, false));
+        else if (is_vector(e, v))
+            fprintf(e->out, "    e.x%d = load_vec<%s, %s>(args.%s + %s);\n", i, dtype_info[v->dtype].storage,
+                    e->lanes_text, argument_name(e, v->node, false), index_text(e, v->index, false));
+        else
+            emit_gather(e, v);
+    }
+}
+
+// The operator's text of the table with %0 %1 %2 for inputs, %t and %T for its type.
+static const char *operator_text(struct emitter *e, const struct value *v)
+{
+    const char *text = "";
+    struct gen *g = e->f->g;
+    for (const char *p = op_info[v->node->op].cuda; *p; p++) {
+        if (*p != '%')
+            text = arena_text(g, "%s%c", text, *p);
+        else if (*++p == 't')
+            text = arena_text(g, "%s%s", text, dtype_info[v->dtype].compute);
+        else if (*p == 'T')
+            text = arena_text(g, "%s%s", text, dtype_info[v->dtype].name);
+        else
+            text = arena_text(g, "%s%s", text, spelled(e, v->in[*p - '0']));
+    }
+    return text;
+}
+
+static const char *definition(struct emitter *e, const struct value *v)
+{
+    struct gen *g = e->f->g;
+    bool at_lane = !e->whole_row;
+    switch (v->kind) {
+    case VALUE_load:
+        if (e->whole_row)
+            return arena_text(g, "to_compute(%s)", guarded_access_text(e, v, false));
+        return arena_text(g, "to_compute(e.x%d%s)", v->id, is_uniform(e, v) ? "" : ".v[j]");
+    case VALUE_index:
+        return arena_text(g, "(long long)%s", index_text(e, v->index, at_lane));
+    case VALUE_select:
+        return arena_text(g, "%s ? %s : %s", guard_text(e, v->guard, at_lane), spelled(e, v->in[0]),
+                          spelled(e, v->in[1]));
+    case VALUE_result:
+        for (int i = 0; i < e->nest->n_heavy; i++)
+            if (e->nest->heavy[i] == v->node)
+                return arena_text(g, "acc.a%d%s", i,
+                                  v->node->op == OP_argmax || v->node->op == OP_argmin ? ".index" : "");
+        return "";
+    case VALUE_op:
+    case VALUE_constant:
+        break;
+    }
+    return operator_text(e, v);
+}
+
+static void emit_temporary(struct emitter *e, const struct value *v)
+{
+    const char *indent = e->whole_row ? "    " : "        ";
+    const char *text = definition(e, v);
+    fprintf(e->out, "%sconst %s v%d = %s;\n", indent, dtype_info[v->dtype].compute, v->id, text);
+    e->printed[v->id] = true;
+}
+
+void emit_value(struct emitter *e, const struct value *v)
+{
+    if (e->printed[v->id] || v->kind == VALUE_constant || is_row_value(e, v) ||
+        (v->kind == VALUE_result && e->nest->family == FAMILY_gemm))
+        return;
+    if (e->cached[v->id] && first_stage(e, v) < e->stage)
+        return;
+    for (int i = 0; i < v->n_in; i++)
+        emit_value(e, v->in[i]);
+    emit_temporary(e, v);
+    if (e->cached[v->id])
+        fprintf(e->out, "        e.v%d[j] = v%d;\n", v->id, v->id);
+}
+
+void emit_row_values(struct emitter *e, int phase)
+{
+    for (int i = 0; i < e->nest->n_values; i++) {
+        const struct value *v = e->nest->values[i];
+        if (!e->row_needed[i] || v->phase != phase || v->kind == VALUE_constant)
+            continue;
+        emit_temporary(e, v);
+        if (e->in_row[i])
+            fprintf(e->out, "    row.v%d = v%d;\n", i, i);
+    }
+}

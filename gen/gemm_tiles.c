@@ -1,0 +1,216 @@
+// gemm_tiles.c: a contraction's sizes and a target come in; out come tiles for gemm_simt.cuh, fastest first.
+//
+// A table of shapes of one group of warps, each tried with every number of groups (split) that a block can hold.
+// The cost model counts clocks of the busiest SM: instructions issued, passes through shared memory, bytes from L2,
+// and rounds of load latency, of which the largest decides.
+
+#include "gen/gemm_tiles.h"
+#include "gen/gen.h"
+
+// registers: the bound under which the shape compiles without spills for every architecture and layout, with 16-byte
+// vectors of elements as wide as accumulators, for 4-byte and for 8-byte ones; 0: too many for that type
+struct shape {
+    int block_m, block_n, block_k, thread_m, thread_n, lanes_n;
+    int registers[2];
+};
+
+static const struct shape shapes[] = {
+    /* block m    n   k  thread m  n lanes_n  registers */
+    {128, 128,  8, 8, 8,  8, {128,   0}},
+    { 64, 128,  8, 8, 8,  8, {144,   0}},
+    {128,  64,  8, 8, 8,  8, {144,   0}},
+    { 64,  64,  8, 8, 8,  8, {160,   0}},
+    { 64,  64,  8, 8, 4,  8, { 96, 160}},
+    { 32,  64,  8, 8, 8,  8, {160,   0}},
+    { 32,  32,  8, 8, 4,  8, {112, 184}},
+    { 32,  32, 16, 4, 4,  8, { 96, 152}},
+    { 16,  64,  8, 4, 8,  8, {112, 208}},
+    { 64,  16,  8, 8, 4,  4, {112, 208}},
+    { 16,  32, 16, 4, 4,  8, { 96, 184}},
+    { 32,  16, 16, 4, 4,  4, { 96, 184}},
+    {  8,  32, 16, 8, 1, 32, {104, 192}},
+    { 32,   8, 16, 1, 8,  1, {104, 192}},
+    {  4,  32, 16, 4, 1, 32, { 96, 136}},
+    { 32,   4, 16, 1, 4,  1, { 96, 136}},
+    {  1,  32, 32, 1, 1, 32, { 96, 168}},
+    { 32,   1, 32, 1, 1,  1, { 96, 168}},
+};
+
+enum {
+    MAX_THREADS = 512,
+    MAX_REGISTERS = 255,
+    LOAD_REGISTERS = 5, // of a load in flight: its value, address and bounds
+    PROMOTE_K = 256, // one chain of 256 additions is as accurate as cuBLAS's f32, and no sum grows far beyond it
+    MAX_BLOCKS = 0x7fffffff,
+    RESERVED_SHARED = 1024, // that the system takes of every block
+    MAX_RESIDENT = 16,      // blocks that every architecture can hold on an SM
+};
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static int min_int(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int group_threads(const struct shape *s)
+{
+    int lanes_m = 32 / s->lanes_n;
+    return 32 * (s->block_m / (lanes_m * s->thread_m)) * (s->block_n / (s->lanes_n * s->thread_n));
+}
+
+// As struct Tile in gemm_simt.cuh, which asserts that the two agree.
+static int shared_bytes(const struct gemm_tile *tile, const struct gemm_problem *p)
+{
+    int run = 16 / p->acc_bytes;
+    int stride_a = tile->block_m + (p->a_along_k ? min_int(tile->thread_m, run) : 0);
+    int stride_b = tile->block_n + (p->b_along_k ? min_int(tile->thread_n, run) : 0);
+    int buffers = tile->split * 2 * tile->block_k * (stride_a + stride_b);
+    int sums = tile->split * tile->block_m * tile->block_n;
+    if (tile->promote_k)
+        return p->acc_bytes * (buffers + sums);
+    return p->acc_bytes * (tile->split > 1 && sums > buffers ? sums : buffers);
+}
+
+static int64_t tile_count(const struct gemm_tile *tile, const struct gemm_problem *p)
+{
+    return p->batch * ceil_div(p->m, tile->block_m) * ceil_div(p->n, tile->block_n);
+}
+
+static int resident_blocks(const struct target *t, const struct gemm_tile *tile)
+{
+    int by_shared = t->shared_per_sm / (tile->shared_bytes + RESERVED_SHARED);
+    int by_threads = t->threads_per_sm / tile->threads;
+    int blocks = min_int(min_int(tile->blocks_per_sm, MAX_RESIDENT), min_int(by_shared, by_threads));
+    return blocks < 1 ? 1 : blocks;
+}
+
+// Tiles in flight cover about as many rows as columns: fewest different lines of A and B at a time.
+static int raster(const struct gemm_tile *tile, int64_t in_flight)
+{
+    int rows = 1;
+    while (rows < 16 && (int64_t)rows * rows * 4 * tile->block_m <= in_flight * tile->block_n)
+        rows *= 2;
+    return rows;
+}
+
+// Clocks that one warp's k step occupies its scheduler.
+static double issue_clocks(const struct gemm_tile *tile, const struct gemm_problem *p)
+{
+    int run = 16 / p->acc_bytes, threads = tile->threads / tile->split;
+    double reads = (double)ceil_div(tile->thread_m, run) + (double)ceil_div(tile->thread_n, run);
+    double moved_a = (double)tile->block_m / threads, moved_b = (double)tile->block_n / threads;
+    double writes = moved_a * (p->a_along_k ? 1 : 0.25) + moved_b * (p->b_along_k ? 1 : 0.25);
+    double loads = 2 * (moved_a + moved_b); // and their addresses and bounds
+    return tile->thread_m * tile->thread_n * (p->acc_bytes / 4) + reads + writes + loads + 25.0 / tile->block_k;
+}
+
+static double predicted_clocks(const struct target *t, const struct gemm_tile *tile, const struct gemm_problem *p)
+{
+    const double latency = 700, start = 1500, l2_bytes_per_clock = 40;
+    int run = 16 / p->acc_bytes, resident = resident_blocks(t, tile);
+    double per_sm = larger(1, (double)ceil_div(tile_count(tile, p), t->n_sms));
+    double waves = (double)ceil_div((int64_t)per_sm, resident);
+    double rounds = (double)ceil_div(p->k, (int64_t)tile->block_k * tile->split);
+    double steps = rounds * tile->block_k, warps = tile->threads / 32;
+    double active = warps * (per_sm < resident ? per_sm : resident);
+
+    double issue = per_sm * steps * warps / 4 * issue_clocks(tile, p) * (active + 2) / active;
+    double reads = (double)ceil_div(tile->thread_m, run) + (double)ceil_div(tile->thread_n, run);
+    double shared = per_sm * steps * warps * 2 * reads;
+    double bytes = per_sm * steps * tile->split * (tile->block_m + tile->block_n) * p->acc_bytes;
+    double sums = tile->split > 1 ? per_sm * tile->split * tile->block_m * tile->block_n * p->acc_bytes / 64 : 0;
+    double busy = larger(larger(issue, shared), larger(bytes / l2_bytes_per_clock, waves * rounds * latency));
+    return busy + waves * (start + 4 * tile->thread_m * tile->thread_n) + sums;
+}
+
+static int load_rounds(const struct gemm_tile *tile, int vec_a, int vec_b)
+{
+    int threads = tile->threads / tile->split;
+    return (int)(ceil_div(tile->block_m * tile->block_k / vec_a, threads) +
+                 ceil_div(tile->block_n * tile->block_k / vec_b, threads));
+}
+
+// The vectors that the problem allows and the tile takes whole.
+static void choose_vectors(const struct gemm_problem *p, struct gemm_tile *tile)
+{
+    tile->vec_a = min_int(p->vec_a, p->a_along_k ? tile->block_k : tile->block_m);
+    tile->vec_b = min_int(p->vec_b, p->b_along_k ? tile->block_k : tile->block_n);
+    tile->vec_c = min_int(p->vec_c, min_int(tile->thread_n, 16 / p->acc_bytes));
+}
+
+static int register_bound(const struct gemm_problem *p, const struct shape *s, const struct gemm_tile *tile)
+{
+    int whole = 16 / p->acc_bytes;
+    int whole_a = min_int(whole, p->a_along_k ? tile->block_k : tile->block_m);
+    int whole_b = min_int(whole, p->b_along_k ? tile->block_k : tile->block_n);
+    int loads = load_rounds(tile, tile->vec_a, tile->vec_b) - load_rounds(tile, whole_a, whole_b);
+    return s->registers[p->acc_bytes / 8] + p->extra_registers + LOAD_REGISTERS * (loads > 0 ? loads : 0);
+}
+
+static bool make_tile(const struct target *t, const struct gemm_problem *p, const struct shape *s, int split,
+                      struct gemm_tile *tile)
+{
+    *tile = (struct gemm_tile){
+        .block_m = s->block_m, .block_n = s->block_n, .block_k = s->block_k, .thread_m = s->thread_m,
+        .thread_n = s->thread_n, .lanes_n = s->lanes_n, .split = split, .threads = group_threads(s) * split,
+    };
+    if (!s->registers[p->acc_bytes / 8] || tile->threads > MAX_THREADS)
+        return false;
+    choose_vectors(p, tile);
+    if (split > 1 && ceil_div(p->k, s->block_k) < split)
+        return false; // a group would have nothing to do
+    if (p->floating && p->acc_bytes == 4 && ceil_div(p->k, split) > PROMOTE_K)
+        tile->promote_k = PROMOTE_K;
+    int registers = min_int(MAX_REGISTERS, register_bound(p, s, tile));
+    tile->blocks_per_sm = t->registers_per_sm / (registers * tile->threads);
+    tile->shared_bytes = shared_bytes(tile, p);
+    if (tile->blocks_per_sm < 1 || tile->shared_bytes > t->shared_per_block)
+        return false;
+    int64_t tiles = tile_count(tile, p);
+    tile->blocks_per_sm = resident_blocks(t, tile);
+    tile->blocks = tiles < 1 ? 1 : tiles > MAX_BLOCKS ? MAX_BLOCKS : tiles;
+    tile->raster = raster(tile, (int64_t)t->n_sms * tile->blocks_per_sm);
+    tile->clocks = predicted_clocks(t, tile, p);
+    return true;
+}
+
+// Into a list of n in rising order of clocks; the first of equals stays first.
+static int insert(struct gemm_tile *tiles, int n, int max, const struct gemm_tile *tile)
+{
+    if (n == max && tiles[n - 1].clocks <= tile->clocks)
+        return n;
+    int at = n < max ? n++ : n - 1;
+    for (; at > 0 && tiles[at - 1].clocks > tile->clocks; at--)
+        tiles[at] = tiles[at - 1];
+    tiles[at] = *tile;
+    return n;
+}
+
+int gemm_simt_tiles(const struct target *t, const struct gemm_problem *p, struct gemm_tile *tiles, int max)
+{
+    int n = 0;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int split = 1; split <= MAX_THREADS / 32; split *= 2) {
+            struct gemm_tile tile;
+            if (!make_tile(t, p, &shapes[i], split, &tile))
+                continue;
+            n = insert(tiles, n, max, &tile);
+        }
+    return n;
+}
+
+struct gemm_tile gemm_simt_tile(const struct target *t, const struct gemm_problem *p)
+{
+    struct gemm_tile tile;
+    gemm_simt_tiles(t, p, &tile, 1);
+    return tile;
+}

@@ -1,0 +1,29 @@
+// gemm_tiles.h: how templates/gemm_simt.cuh cuts a contraction into tiles, chosen from sizes and a target
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+struct target;
+
+struct gemm_problem {
+    int64_t batch, m, n, k;
+    int acc_bytes;             // of Acc: 4 or 8
+    bool floating;             // sums round, so that long ones are promoted
+    bool a_along_k, b_along_k; // as in gemm_simt.def
+    // The widest vectors that alignment, extents and element types allow: powers of two that divide k or m, k or n,
+    // and n.
+    int vec_a, vec_b, vec_c;
+    int extra_registers;       // that prologue and epilogue hold in a thread beyond plain loads and a bias
+};
+
+// The fields of gemm_simt.def that do not come from the problem, under the same names.
+struct gemm_tile {
+    int block_m, block_n, block_k, thread_m, thread_n, lanes_n, split, promote_k, raster;
+    int threads, blocks_per_sm, shared_bytes, vec_a, vec_b, vec_c;
+    int64_t blocks; // the grid: at least 1, also where there is nothing to compute
+    double clocks;  // predicted for the busiest SM
+};
+
+// The tiles that the target can run, fastest first by the cost model, at most `max`.  There is always one.
+int gemm_simt_tiles(const struct target *t, const struct gemm_problem *p, struct gemm_tile *tiles, int max);
+struct gemm_tile gemm_simt_tile(const struct target *t, const struct gemm_problem *p);

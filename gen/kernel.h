@@ -1,0 +1,146 @@
+// kernel.h: what fuse, schedule and emit hand to each other: nests of loops and the scalar values inside them
+//
+// A nest is one kernel to be: an iteration domain (a few flat variables), the heavy operators it is built around
+// (reductions, or one contraction), and the values computed at a point of the domain.  Values are interned: the
+// same operator at the same place is one value, so what a row needs twice is computed once.
+#pragma once
+#include "gen/gen.h"
+#include "gen/index.h"
+
+enum family { FAMILY_map, FAMILY_rows, FAMILY_columns, FAMILY_gemm, FAMILY_COUNT };
+extern const char *const family_name[FAMILY_COUNT];
+
+// The variables of a domain.  map: C alone.  rows, columns: R over the kept axes, C over the reduced ones.
+// gemm: B, M, N and K.
+enum { VAR_r, VAR_c, VAR_b, VAR_m, VAR_n, VAR_k, VAR_COUNT };
+
+enum value_kind {
+    VALUE_load,     // node's buffer at index, where guard holds; 0 elsewhere
+    VALUE_constant, // node's value
+    VALUE_index,    // index itself, as i64
+    VALUE_op,       // node's operator on in[]
+    VALUE_select,   // guard ? in[0] : in[1]
+    VALUE_result    // what the nest's heavy node gives at its own coordinates
+};
+
+// A conjunction of low <= index <= high.
+struct guard {
+    const struct index *index;
+    int64_t low, high;
+    const struct guard *next;
+};
+
+struct value {
+    enum value_kind kind;
+    int id; // position in nest->values; inputs come before users
+    const struct node *node;
+    enum dtype dtype;
+    const struct index *index;
+    const struct guard *guard;
+    int n_in;
+    struct value *in[3];
+    uint32_t variables; // bit per variable it depends on
+    int phase;          // 1 + the last phase of reductions whose result it needs; 0: none
+};
+
+struct nest {
+    enum family family;
+    int id; // position in fusion->nests, which is the order of execution
+    int64_t extent[VAR_COUNT];
+    const struct index *variable[VAR_COUNT];
+
+    // rows, columns: the shape that is reduced, its reduced axes; map: the shape it is computed over
+    int rank;
+    int64_t dim[MAX_RANK];
+    uint32_t axes;
+    const struct index *at[MAX_RANK];  // coordinates in that shape (gemm: in the output's) as indices of the variables
+
+    const struct node **heavy; // reductions in creation order, or the contraction
+    int *heavy_phase;
+    struct value **heavy_in;   // the operand of each reduction; of the contraction: A, then B
+    int n_heavy, cap_heavy, n_phases;
+
+    struct value **values;
+    int n_values, cap_values;
+    struct value **table; // interned by content, open addressing
+    int cap_table;
+
+    struct lowered *lowered; // memo: node at coordinates to value
+    int n_lowered, cap_lowered;
+
+    const struct node **stores; // nodes whose buffers it fills
+    struct value **store_values;
+    int n_stores, cap_stores;
+};
+
+struct fusion {
+    struct gen *g;
+    const struct graph *graph;
+    const struct target *target;
+    struct index_pool *pool;
+    struct nest **nests;
+    int n_nests, cap_nests;
+    struct nest **home; // per node: the nest that computes it, NULL: recomputed where it is used
+    int *depth;         // per node: operators that would be recomputed in a row
+};
+
+// lower.c: a node at coordinates to a value of a nest
+
+// NULL where the nest cannot compute it: it needs another coordinate of the nest's own heavy results, or the result
+// of a later nest.  at: one index per dimension of node.
+struct value *lower(struct fusion *f, struct nest *nest, const struct node *node, const struct index *const *at);
+struct value *result_value(struct fusion *f, struct nest *nest, int heavy);
+// Coordinates of a node that has as many elements as the whole domain, or as the kept part of it.
+void natural_coordinates(struct fusion *f, const struct nest *nest, const struct node *node, bool kept,
+                         const struct index **at);
+
+// fuse.c: graph to nests
+
+struct fusion *fuse(struct gen *g, const struct graph *graph, const struct target *target);
+
+// describe.c: nests as people read them
+
+void print_fusion(const struct fusion *f, FILE *out);
+const char *expression_text(const struct fusion *f, const struct nest *nest); // "y = erf(x) + b"
+
+// schedule.c: nest to spec
+
+// Every field of specs.def; a family uses its own.
+struct spec {
+    int vec, threads;                                            // all but gemm's vec
+    int unroll;                                                  // map
+    int threads_per_row, rows_per_block, items, phases;          // rows
+    bool resident, late;                                         // rows; late is emit's alone
+    int threads_x, threads_y, splits;                            // columns
+    bool along_kept;                                             // columns
+    int block_m, block_n, block_k, thread_m, thread_n, lanes_n;  // gemm, as all below
+    int split, promote_k, raster, blocks_per_sm, shared_bytes, blocks;
+    int vec_a, vec_b, vec_c;
+    bool a_along_k, b_along_k;
+};
+
+struct scheduled {
+    const struct nest *nest;
+    struct spec spec;
+    int64_t blocks;
+    unsigned shared_bytes;
+    bool wide_index;       // offsets need 64 bits
+    int lane_variable;
+    int64_t partial_bytes; // columns in several splits: workspace for partial results
+    int n_tickets;
+    int alignment;
+    double bytes, flops, floor_us;
+};
+
+// alignment: bytes that every pointer is promised to be aligned to.
+void schedule(struct fusion *f, const struct nest *nest, int alignment, struct scheduled *out);
+const char *spec_text(struct gen *g, const struct scheduled *s); // "vec=4 threads=256"
+
+// emit.c: scheduled nest to source
+
+struct emitted_args {
+    const struct node **nodes; // per Args entry; NULL: partial results, then tickets
+    bool *written;
+    int n;
+};
+const char *emit(struct fusion *f, const struct scheduled *s, const char *name, struct emitted_args *args);

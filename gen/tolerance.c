@@ -1,0 +1,347 @@
+// tolerance.c: graph and output to how far a right kernel's values may be from the exact ones.
+//
+// A rounding analysis in one pass over the graph.  Each node has an error |got - exact| <= absolute
+// + relative * |exact|; an op adds its own rounding to what its inputs bring along.  Only shapes
+// and dtypes are known here, so inputs are taken to be of order 1 and without order: a sum of n
+// terms is then of size sqrt(n), a dot of k products of size sqrt(k).  Where values can cancel, the
+// relative error of the terms becomes an absolute one of the result; where they cannot (exp, abs,
+// and sums of those) it stays relative, so that small probabilities are still checked to a few
+// units in the last place.
+//
+//   elementwise       1 ulp of f32 for + - * / and their kind, 4 for exp and its kind, 8 for pow
+//   sum of n          8 + 2 log2(n): pairwise, or better
+//   dot of k          8 + sqrt(k)
+//   cast, store       1 ulp of f16 or bf16: the reference may round a near tie the other way
+//
+// Whatever a discontinuous op yields (round, a comparison, argmax) is expected to the last bit:
+// eval.c sees to it that its input is the same in a kernel.
+
+#include "gen/gen.h"
+#include <math.h>
+#include <stdlib.h>
+
+struct error {
+    double absolute, relative;
+    double size; // of a typical value
+    bool nonnegative, constant;
+};
+
+static const double LARGEST_SIZE = 0x1p100; // keeps chains of products finite
+static const double PEAK = 4;               // the largest of many values, in typical ones
+
+static double ulp(enum dtype dtype) // of 1, where the dtype is stored
+{
+    return ldexp(1, 1 - dtype_info[dtype].mantissa);
+}
+
+static double ulp_of_arithmetic(enum dtype dtype)
+{
+    return dtype == DT_f64 ? ulp(DT_f64) : ulp(DT_f32);
+}
+
+static bool is_narrow(enum dtype dtype)
+{
+    return dtype == DT_f16 || dtype == DT_bf16;
+}
+
+static double peak(const struct error *x)
+{
+    return x->constant ? x->size : PEAK * x->size;
+}
+
+static struct error leaf_error(const struct node *n)
+{
+    struct error e = {.size = 1};
+    double value;
+    switch ((int)n->op) {
+    case OP_constant:
+        value = dtype_info[n->dtype].class == CLASS_float ? n->attr.value : (double)n->attr.integer;
+        e.constant = true;
+        e.nonnegative = value >= 0;
+        e.size = isfinite(value) ? fabs(value) : 1;
+        return e;
+    case OP_iota:
+        e.size = (double)n->dim[n->attr.axis];
+        e.nonnegative = true;
+        return e;
+    }
+    e.nonnegative = n->dtype == DT_u8 || n->dtype == DT_bool;
+    if (n->dtype == DT_u8 || n->dtype == DT_i8)
+        e.size = 128;
+    return e;
+}
+
+static struct error sum_error(struct error x, struct error y)
+{
+    struct error e = {.absolute = x.absolute + y.absolute,
+                      .relative = fmax(x.relative, y.relative),
+                      .size = fmax(x.size, y.size),
+                      .nonnegative = x.nonnegative && y.nonnegative};
+    if (!e.nonnegative)
+        e.absolute += x.relative * x.size + y.relative * y.size;
+    return e;
+}
+
+static struct error product_error(struct error x, struct error y, bool is_square)
+{
+    return (struct error){.absolute = x.absolute * peak(&y) + y.absolute * peak(&x),
+                          .relative = x.relative + y.relative,
+                          .size = x.size * y.size,
+                          .nonnegative = is_square || (x.nonnegative && y.nonnegative)};
+}
+
+static struct error quotient_error(struct error x, struct error y)
+{
+    double size = y.size > 0 ? y.size : 1;
+    return (struct error){.absolute = x.absolute / size,
+                          .relative = x.relative + y.relative + y.absolute / size,
+                          .size = x.size / size,
+                          .nonnegative = x.nonnegative && y.nonnegative};
+}
+
+// One of the two is passed on.  A constant one is a bound or a mask and says nothing about the
+// size.
+static struct error choice_error(struct error x, struct error y)
+{
+    return (struct error){.absolute = fmax(x.absolute, y.absolute),
+                          .relative = fmax(x.relative, y.relative),
+                          .size = x.constant   ? y.size
+                                  : y.constant ? x.size
+                                               : fmax(x.size, y.size),
+                          .nonnegative = x.nonnegative && y.nonnegative,
+                          .constant = x.constant && y.constant};
+}
+
+static struct error power_error(struct error x, struct error y)
+{
+    double exponent = y.constant ? y.size : PEAK;
+    double size = x.size > 0 ? x.size : 1;
+    struct error e = {.relative =
+                          exponent * (x.relative + x.absolute / size) + y.relative + y.absolute,
+                      .size = y.constant && y.nonnegative ? pow(size, exponent) : 1,
+                      .nonnegative = x.nonnegative || (y.constant && fmod(exponent, 2) == 0)};
+    return e;
+}
+
+// f(x) from x: how the error of the argument shows, before the op's own rounding.
+static struct error unary_error(enum op op, struct error x)
+{
+    double moved = x.absolute + x.relative * peak(&x); // how far the argument may be off
+    struct error e = x;
+    e.constant = false;
+    switch ((int)op) {
+    case OP_abs:
+        e.nonnegative = true;
+        return e;
+    case OP_neg:
+        e.nonnegative = false;
+        return e;
+    case OP_sin:
+    case OP_tanh:
+    case OP_erf:
+    case OP_atan:
+        e.size = fmin(x.size, 1);
+        return e;
+    case OP_exp:
+    case OP_exp2:
+    case OP_cosh:
+        return (struct error){.relative = moved, .size = 1, .nonnegative = true};
+    case OP_erfc:
+    case OP_cos:
+        return (struct error){.absolute = moved, .size = 1, .nonnegative = op == OP_erfc};
+    case OP_log:
+    case OP_log2:
+        return (struct error){.absolute = 2 * (x.relative + x.absolute), .size = 1};
+    case OP_sqrt:
+        return (struct error){.absolute = x.absolute,
+                              .relative = x.relative,
+                              .size = sqrt(x.size),
+                              .nonnegative = true};
+    case OP_rsqrt:
+        e.size = sqrt(x.size);
+        return quotient_error((struct error){.size = 1, .nonnegative = true}, e);
+    case OP_expm1:
+    case OP_tan:
+    case OP_sinh:
+        e.absolute = PEAK * moved;
+        return e;
+    }
+    return e;
+}
+
+static double own_ulps(enum op op)
+{
+    switch ((int)op) {
+    case OP_neg:
+    case OP_abs:
+    case OP_cast:
+    case OP_minimum:
+    case OP_maximum:
+    case OP_where:
+        return 0;
+    case OP_pow:
+        return 8;
+    }
+    return op_info[op].cost > 8 && op != OP_div ? 4 : 1;
+}
+
+static bool is_exact(const struct node *n) // whatever its inputs
+{
+    switch ((int)n->op) {
+    case OP_sign:
+    case OP_floor:
+    case OP_ceil:
+    case OP_round:
+    case OP_trunc:
+    case OP_mod:
+        return true;
+    }
+    return dtype_info[n->dtype].class != CLASS_float;
+}
+
+static struct error elementwise_error(const struct node *n, const struct error *known)
+{
+    struct error in[3] = {{.size = 0}}, e;
+    for (int i = 0; i < n->n_in; i++)
+        in[i] = known[n->in[i]->id];
+    switch ((int)n->op) {
+    case OP_add:
+        e = sum_error(in[0], in[1]);
+        break;
+    case OP_sub:
+        in[1].nonnegative = false;
+        e = sum_error(in[0], in[1]);
+        break;
+    case OP_mul:
+        e = product_error(in[0], in[1], n->in[0] == n->in[1]);
+        break;
+    case OP_fma:
+        e = sum_error(product_error(in[0], in[1], n->in[0] == n->in[1]), in[2]);
+        break;
+    case OP_div:
+        e = quotient_error(in[0], in[1]);
+        break;
+    case OP_pow:
+        e = power_error(in[0], in[1]);
+        break;
+    case OP_minimum:
+        e = choice_error(in[0], in[1]);
+        break;
+    case OP_maximum:
+        e = choice_error(in[0], in[1]);
+        e.nonnegative = in[0].nonnegative || in[1].nonnegative;
+        break;
+    case OP_where:
+        e = choice_error(in[1], in[2]);
+        break;
+    case OP_cast:
+        e = in[0];
+        if (n->dtype != n->in[0]->dtype && dtype_info[n->dtype].class == CLASS_float)
+            e.relative += e.constant ? 0 : ulp(n->dtype);
+        break;
+    default:
+        e = unary_error(n->op, in[0]);
+    }
+    e.relative += own_ulps(n->op) * ulp_of_arithmetic(n->dtype);
+    return e;
+}
+
+static double reduced_length(const struct node *n)
+{
+    double length = 1;
+    for (int a = 0; a < n->in[0]->rank; a++)
+        if (n->attr.axes >> a & 1)
+            length *= (double)n->in[0]->dim[a];
+    return fmax(length, 1);
+}
+
+static struct error reduction_error(const struct node *n, struct error x)
+{
+    double length = reduced_length(n), u = ulp_of_arithmetic(n->dtype);
+    if (n->op == OP_prod)
+        return (struct error){.relative = length * (x.relative + x.absolute + u),
+                              .size = 1,
+                              .nonnegative = x.nonnegative};
+    x.constant = false;
+    if (n->op != OP_sum)
+        return x;
+    double terms = x.nonnegative ? length : sqrt(length);
+    struct error e = {.absolute = x.absolute * terms,
+                      .relative = x.relative + u * (8 + 2 * log2(length)),
+                      .size = x.size * terms,
+                      .nonnegative = x.nonnegative};
+    if (!x.nonnegative)
+        e.absolute += e.relative * e.size;
+    return e;
+}
+
+static struct error dot_error(const struct node *n, struct error x, struct error y)
+{
+    double k = fmax((double)n->in[0]->dim[n->in[0]->rank - 1], 1);
+    double relative = x.relative + y.relative + ulp_of_arithmetic(n->dtype) * (8 + sqrt(k));
+    double size = x.size * y.size;
+    double terms = x.absolute * y.size + y.absolute * x.size + relative * size;
+    return (struct error){.absolute = terms * sqrt(k),
+                          .relative = relative,
+                          .size = size * sqrt(k),
+                          .nonnegative = x.nonnegative && y.nonnegative};
+}
+
+static struct error movement_error(const struct node *n, const struct error *known)
+{
+    struct error e = known[n->in[0]->id];
+    for (int i = 1; i < n->n_in; i++)
+        e = choice_error(e, known[n->in[i]->id]);
+    if (n->op == OP_pad && !(n->attr.fill >= 0))
+        e.nonnegative = false;
+    return e;
+}
+
+static struct error node_error(const struct node *n, const struct error *known)
+{
+    struct error e = {.size = 1};
+    switch (op_info[n->op].kind) {
+    case KIND_leaf:
+        e = leaf_error(n);
+        break;
+    case KIND_elementwise:
+        e = elementwise_error(n, known);
+        break;
+    case KIND_reduction:
+        e = reduction_error(n, known[n->in[0]->id]);
+        break;
+    case KIND_contraction:
+        e = dot_error(n, known[n->in[0]->id], known[n->in[1]->id]);
+        break;
+    case KIND_movement:
+        e = movement_error(n, known);
+        break;
+    }
+    bool is_heavy =
+        op_info[n->op].kind == KIND_reduction || op_info[n->op].kind == KIND_contraction;
+    if (is_heavy && is_narrow(n->dtype)) // it may pass through memory to the next kernel
+        e.relative += ulp(n->dtype);
+    if (is_exact(n))
+        e.absolute = e.relative = 0;
+    e.size = fmin(e.size, LARGEST_SIZE);
+    return e;
+}
+
+// Without memory for the analysis nothing is tolerated.
+struct tolerance tolerance(const struct graph *graph, const struct node *output)
+{
+    struct tolerance t = {0};
+    struct error *known = calloc((size_t)output->id + 1, sizeof *known);
+    if (!known || dtype_info[output->dtype].class != CLASS_float) {
+        free(known);
+        return t;
+    }
+    for (int i = 0; i <= output->id; i++)
+        known[i] = node_error(graph->nodes[i], known);
+    int least_exponent = output->dtype == DT_f16 ? -24 : output->dtype == DT_bf16 ? -133 : -149;
+    t.absolute =
+        known[output->id].absolute + ldexp(2, output->dtype == DT_f64 ? -1073 : least_exponent);
+    t.relative = known[output->id].relative + ulp(output->dtype);
+    free(known);
+    return t;
+}

@@ -1,0 +1,36 @@
+// cuda.h: what the files of the cuda device share
+#pragma once
+#include "runtime/driver.h"
+#include "runtime/runtime.h"
+
+struct cuda {
+    struct device base;
+    struct driver cu;
+    CUdevice ordinal;
+    CUcontext context;
+    bool retained; // the context is the primary one, and held by us
+    char name[256], arch[16];
+};
+
+quern_status cuda_error(const struct cuda *d, const char *call, CUresult r);
+
+#define TRY(d, f, ...)                                                                             \
+    do {                                                                                           \
+        CUresult r_ = (d)->cu.f(__VA_ARGS__);                                                      \
+        if (r_)                                                                                    \
+            return cuda_error((d), #f, r_);                                                        \
+    } while (0)
+
+// device_cuda.c: around calls that capturing would forbid
+quern_status cuda_begin(struct cuda *d, CUstreamCaptureMode *mode);
+void cuda_end(struct cuda *d, CUstreamCaptureMode mode);
+
+// launch_cuda.c
+quern_status cuda_load(struct device *base, quern_plan *plan);
+void cuda_unload(struct device *base, quern_plan *plan);
+quern_status cuda_launch(struct device *base, struct loaded *kernel, void **pointers,
+                         quern_stream stream);
+
+// time_cuda.c
+quern_status cuda_time(struct device *base, quern_status (*run)(void *state, quern_stream stream),
+                       void *state, quern_timing *out);

@@ -1,0 +1,49 @@
+// device.h: what runs kernels, as a small table of functions with two implementations (cuda, host)
+#pragma once
+#include "gen/gen.h"
+#include "runtime/quern.h"
+
+struct device;
+struct loaded; // a kernel that can be launched; each device has its own
+
+// Bytes of a compiled kernel.  hit: they came from the cache.
+struct code {
+    void *bytes;
+    size_t n_bytes;
+    bool hit;
+};
+
+// Every function reports its own failure to the device's context.  Between enter and leave the
+// calling thread belongs to the device; what is not marked "inside" enters and leaves by itself.
+struct device {
+    quern *q;
+    const char *kind;     // "cuda" or "host"
+    const char *name;     // "NVIDIA H200"
+    struct target target; // of the machine, under the arch that kernels are compiled for
+    bool native;          // target.name is an arch of its own; the host device runs any
+    int newest_nvrtc;     // major version of the newest NVRTC whose cubins it loads; 0: any
+    quern_status (*enter)(struct device *d);
+    void (*leave)(struct device *d);
+    quern_status (*alloc)(struct device *d, size_t bytes, void **pointer);
+    quern_status (*release)(struct device *d, void *pointer);
+    quern_status (*zero)(struct device *d, void *pointer, size_t bytes);
+    quern_status (*upload)(struct device *d, void *to, const void *from, size_t bytes);
+    quern_status (*download)(struct device *d, void *to, const void *from, size_t bytes);
+    quern_status (*sync)(struct device *d, quern_stream stream);
+    // Compiles, or takes from the cache, and loads the kernels of a plan: sets plan->loaded.
+    quern_status (*load)(struct device *d, quern_plan *plan);
+    void (*unload)(struct device *d, quern_plan *plan);
+    // Inside: pointers is the kernel's Args.
+    quern_status (*launch)(struct device *d, struct loaded *kernel, void **pointers,
+                           quern_stream stream);
+    // Times run(state, stream), which launches on that stream.
+    quern_status (*time)(struct device *d, quern_status (*run)(void *state, quern_stream stream),
+                         void *state, quern_timing *out);
+    void (*close)(struct device *d);
+};
+
+// Whether a driver library can be opened at all; says nothing about a GPU, and leaves the driver
+// untouched, so that a process that has only asked can still fork.
+bool cuda_driver_exists(void);
+quern_status cuda_open(quern *q, struct device **out);
+quern_status host_open(quern *q, struct device **out);

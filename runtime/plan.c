@@ -1,0 +1,283 @@
+// plan.c: program x sizes to kernels, compiled and loaded, with the memory they need.  All that
+// costs time happens here.
+
+#include "runtime/runtime.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct compile_state {
+    struct quern_plan *plan;
+    const struct compile_options *options;
+};
+
+static bool compile_stage(struct gen *g, void *state)
+{
+    struct compile_state *s = state;
+    return compile(g, s->plan->source->ast, s->options, &s->plan->program);
+}
+
+static quern_status compile_plan(quern_plan *plan, const quern_size *sizes, int n_sizes,
+                                 const char *dump)
+{
+    quern *q = plan->q;
+    struct size *given = calloc((size_t)n_sizes + 1, sizeof *given);
+    char *dumped = NULL;
+    size_t n_dumped;
+    FILE *dump_to = dump ? open_memstream(&dumped, &n_dumped) : NULL;
+    if (!given || (dump && !dump_to)) {
+        free(given);
+        return report(q, QUERN_MEMORY, "out of memory");
+    }
+    for (int i = 0; i < n_sizes; i++)
+        given[i] = (struct size){sizes[i].name, sizes[i].value};
+    struct compile_options options = {.target = &plan->target,
+                                      .sizes = given,
+                                      .n_sizes = n_sizes,
+                                      .dump = dump,
+                                      .alignment = plan->alignment,
+                                      .strict = plan->strict,
+                                      .dump_to = dump_to};
+    plan->gen.source = &plan->source->source;
+    quern_status status =
+        run_stage(&plan->gen, compile_stage, &(struct compile_state){plan, &options});
+    if (dump_to)
+        fclose(dump_to);
+    note_lines(q, dumped);
+    free(dumped);
+    free(given);
+    if (status == QUERN_MEMORY)
+        return report(q, status, "out of memory");
+    char *said = plan->gen.diags ? diagnostics_text(&plan->gen) : NULL;
+    if (status)
+        report(q, status, "%s", said ? said : "out of memory");
+    else
+        note_lines(q, said);
+    free(said);
+    return status;
+}
+
+// Bytes that the kernels need of a buffer's pointer.
+static int alignment_of(const struct program *p, int buffer)
+{
+    int alignment = 1;
+    for (int i = 0; i < p->n_kernels; i++)
+        for (int j = 0; j < p->kernels[i].n_args; j++)
+            if (p->kernels[i].args[j] == buffer && p->kernels[i].alignment > alignment)
+                alignment = p->kernels[i].alignment;
+    int element = dtype_info[p->buffers[buffer].dtype].bytes;
+    return alignment > element ? alignment : element;
+}
+
+static bool list_arguments(quern_plan *plan)
+{
+    const struct program *p = &plan->program;
+    plan->n_arguments = p->n_arguments + p->n_outputs;
+    plan->arguments = calloc((size_t)plan->n_arguments + 1, sizeof *plan->arguments);
+    if (!plan->arguments)
+        return false;
+    for (int i = 0; i < plan->n_arguments; i++) {
+        bool output = i >= p->n_arguments;
+        int buffer = output ? p->outputs[i - p->n_arguments] : p->arguments[i];
+        struct argument *a = &plan->arguments[i];
+        a->buffer = &p->buffers[buffer];
+        a->role = output                             ? QUERN_OUTPUT
+                  : a->buffer->kind == BUFFER_weight ? QUERN_WEIGHT
+                                                     : QUERN_INPUT;
+        a->alignment = alignment_of(p, buffer);
+        plan->n_given += a->role != QUERN_WEIGHT;
+    }
+    return true;
+}
+
+static bool make_tables(quern_plan *plan)
+{
+    const struct program *p = &plan->program;
+    size_t widest = 1;
+    for (int i = 0; i < p->n_kernels; i++)
+        if ((size_t)p->kernels[i].n_args > widest)
+            widest = (size_t)p->kernels[i].n_args;
+    plan->codes = calloc((size_t)p->n_kernels + 1, sizeof *plan->codes);
+    plan->loaded = calloc((size_t)p->n_kernels + 1, sizeof *plan->loaded);
+    plan->buffers = calloc((size_t)p->n_buffers + 1, sizeof *plan->buffers);
+    plan->block = calloc(widest, sizeof *plan->block);
+    return plan->codes && plan->loaded && plan->buffers && plan->block && list_arguments(plan);
+}
+
+static quern_status load_plan(quern_plan *plan)
+{
+    struct device *d = plan->device;
+    const struct program *p = &plan->program;
+    quern_status status = d->load(d, plan);
+    if (!status && p->counter_bytes) {
+        status = d->alloc(d, (size_t)p->counter_bytes, &plan->counters);
+        if (!status)
+            status = d->zero(d, plan->counters, (size_t)p->counter_bytes);
+    }
+    if (!status && p->workspace_bytes)
+        status = d->alloc(d, (size_t)p->workspace_bytes, &plan->own_workspace);
+    if (!status) {
+        plan_set_workspace(plan, plan->own_workspace);
+        plan->loadable = true;
+    }
+    return status;
+}
+
+void plan_set_workspace(quern_plan *plan, void *workspace)
+{
+    const struct program *p = &plan->program;
+    plan->workspace = workspace;
+    for (int i = 0; i < p->n_buffers; i++) {
+        const struct buffer *b = &p->buffers[i];
+        if (b->kind == BUFFER_workspace && workspace)
+            plan->buffers[i] = (char *)workspace + b->offset;
+        else if (b->kind == BUFFER_counter && plan->counters)
+            plan->buffers[i] = (char *)plan->counters + b->offset;
+    }
+}
+
+static quern_status make_plan(quern_plan *plan, const quern_size *sizes, int n_sizes,
+                              const quern_plan_options *options)
+{
+    quern *q = plan->q;
+    quern_status status = need_device(q, &plan->device);
+    if (!status)
+        status = settle_arch(plan, options->arch, options->no_load != 0);
+    if (!status)
+        status = compile_plan(plan, sizes, n_sizes, options->dump);
+    if (!status && !make_tables(plan))
+        status = report(q, QUERN_MEMORY, "out of memory");
+    if (!status && plan->device && !options->no_load)
+        status = load_plan(plan);
+    return status;
+}
+
+static quern_status check_request(quern *q, const quern_program *program, const quern_size *sizes,
+                                  int n_sizes, const quern_plan_options *options)
+{
+    if (!program || n_sizes < 0 || (n_sizes && !sizes))
+        return report(q, QUERN_USAGE, "quern_plan_program: a null argument");
+    if (program->q != q)
+        return report(q, QUERN_USAGE, "quern_plan_program: the program belongs to another context");
+    for (int i = 0; i < n_sizes; i++)
+        if (!sizes[i].name)
+            return report(q, QUERN_USAGE, "quern_plan_program: size %d has no name", i);
+    int alignment = options->alignment;
+    if (alignment < 0 || alignment > 256 || (alignment & (alignment - 1)))
+        return report(q, QUERN_USAGE, "alignment is %d: expected a power of two from 1 to 256",
+                      alignment);
+    return QUERN_OK;
+}
+
+quern_status quern_plan_program(quern *q, const quern_program *program, const quern_size *sizes,
+                                int n_sizes, const quern_plan_options *options, quern_plan **plan)
+{
+    static const quern_plan_options defaults = {0};
+    if (!q || !plan)
+        return report(q, QUERN_USAGE, "quern_plan_program: a null argument");
+    *plan = NULL;
+    if (!options)
+        options = &defaults;
+    quern_status status = check_request(q, program, sizes, n_sizes, options);
+    if (status)
+        return status;
+    quern_plan *made = calloc(1, sizeof *made);
+    if (!made || pthread_mutex_init(&made->lock, NULL)) {
+        free(made);
+        return report(q, QUERN_MEMORY, "out of memory");
+    }
+    made->q = q;
+    made->source = program;
+    made->strict = options->strict != 0;
+    made->alignment = options->alignment;
+    program_retain(program);
+    status = make_plan(made, sizes, n_sizes, options);
+    if (status)
+        quern_destroy_plan(made);
+    else
+        *plan = made;
+    return status;
+}
+
+void quern_destroy_plan(quern_plan *plan)
+{
+    if (!plan)
+        return;
+    struct device *d = plan->device;
+    if (d && plan->loaded)
+        d->unload(d, plan);
+    if (d && !forked(plan->q)) {
+        d->release(d, plan->own_workspace);
+        d->release(d, plan->counters);
+    }
+    for (int i = 0; plan->codes && i < plan->program.n_kernels; i++)
+        free(plan->codes[i].bytes);
+    free(plan->codes);
+    free(plan->loaded);
+    free(plan->buffers);
+    free(plan->block);
+    free(plan->arguments);
+    free(plan->json);
+    free(plan->explained[0]);
+    free(plan->explained[1]);
+    arena_free(&plan->gen.arena);
+    quern_destroy_program((quern_program *)(uintptr_t)plan->source);
+    pthread_mutex_destroy(&plan->lock);
+    free(plan);
+}
+
+int quern_plan_n_arguments(const quern_plan *plan)
+{
+    return plan ? plan->n_arguments : 0;
+}
+
+quern_status quern_plan_argument(const quern_plan *plan, int i, quern_argument *out)
+{
+    if (!plan || !out || i < 0 || i >= plan->n_arguments)
+        return report(plan ? plan->q : NULL, QUERN_USAGE,
+                      "quern_plan_argument: there is no argument %d", i);
+    const struct buffer *b = plan->arguments[i].buffer;
+    *out = (quern_argument){.name = b->name,
+                            .role = plan->arguments[i].role,
+                            .dtype = (quern_dtype)b->dtype,
+                            .rank = b->rank,
+                            .bytes = b->bytes};
+    memcpy(out->dim, b->dim, sizeof out->dim);
+    return QUERN_OK;
+}
+
+int quern_plan_n_kernels(const quern_plan *plan)
+{
+    return plan ? plan->program.n_kernels : 0;
+}
+
+quern_status quern_plan_kernel(const quern_plan *plan, int i, quern_kernel *out)
+{
+    if (!plan || !out || i < 0 || i >= plan->program.n_kernels)
+        return report(plan ? plan->q : NULL, QUERN_USAGE,
+                      "quern_plan_kernel: there is no kernel %d", i);
+    const struct kernel *k = &plan->program.kernels[i];
+    *out = (quern_kernel){.name = k->name,
+                          .family = k->family,
+                          .expression = k->expression,
+                          .spec = k->spec,
+                          .source = k->source,
+                          .shared_bytes = k->shared_bytes,
+                          .cooperative = k->cooperative,
+                          .alignment = k->alignment,
+                          .bytes = k->bytes,
+                          .flops = k->flops,
+                          .floor_us = k->floor_us};
+    memcpy(out->grid, k->grid, sizeof out->grid);
+    memcpy(out->block, k->block, sizeof out->block);
+    return QUERN_OK;
+}
+
+const char *quern_plan_arch(const quern_plan *plan)
+{
+    return plan ? plan->target.name : NULL;
+}
+
+int64_t quern_plan_workspace_bytes(const quern_plan *plan)
+{
+    return plan ? plan->program.workspace_bytes : 0;
+}

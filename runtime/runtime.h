@@ -1,0 +1,126 @@
+// runtime.h: kernels to results.  Sections stand in the order of the Makefile's list.
+//
+// A function that fails returns a quern_status other than QUERN_OK and has left the sentence in the
+// context.
+#pragma once
+#include "gen/gen.h"
+#include "runtime/cache.h"
+#include "runtime/device.h"
+#include "runtime/nvrtc.h"
+#include "runtime/quern.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+// message.c: the last failure of each thread, and the log
+
+struct messages;
+struct messages *messages_new(void);
+void messages_free(struct messages *m);
+// Sets the calling thread's message and returns status.  q may be NULL: then quern_message(NULL)
+// has it.
+quern_status report(const quern *q, quern_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+// One line to the log.
+void note(const quern *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void note_lines(const quern *q, const char *text); // each line of it
+
+// quern.c: the context.  What it needs of the machine is opened when first needed, so that a
+// process that has only parsed can still fork, and one that only emits source needs nothing.
+
+struct opened {
+    pthread_mutex_t lock; // guards what follows
+    quern *owner;
+    _Atomic pid_t gpu_pid; // of the process that opened the GPU; 0: none did
+    bool tried_device, tried_nvrtc, tried_cache;
+    quern_status device_status;
+    char *why_no_device;
+    struct device *device; // NULL: none
+    bool has_nvrtc;
+    struct nvrtc nvrtc;
+    struct cache *cache; // NULL: none
+};
+
+struct quern {
+    quern_device device; // as asked for
+    char *cache_dir, *cxx, *cxx_flags, *cuda_home;
+    int64_t cache_bytes;
+    bool offline;
+    void (*log)(void *user, const char *line);
+    void *log_user;
+    struct messages *messages;
+    struct opened *opened;
+};
+
+quern_status need_device(const quern *q, struct device **out); // NULL for a context without one
+const struct nvrtc *find_nvrtc(const quern *q);                // NULL: there is none
+quern_status report_no_nvrtc(const quern *q, const char *kernel);
+struct cache *find_cache(const quern *q); // NULL: there is none, or it cannot be used
+bool forked(const quern *q);              // since the GPU was opened: a child cannot use it
+quern_status report_fork(const quern *q);
+
+// program.c: text to syntax tree, kept; shared by the plans made of it
+
+struct quern_program {
+    quern *q;
+    atomic_int users;
+    struct gen gen; // owns the tree
+    struct source source;
+    struct program_ast *ast;
+};
+
+// Runs a stage of the compiler with a way out for when memory ends.
+quern_status run_stage(struct gen *g, bool (*stage)(struct gen *g, void *state), void *state);
+char *diagnostics_text(const struct gen *g); // the caller's
+void program_retain(const struct quern_program *program);
+
+// plan.c, arch.c, code.c: program x sizes to loaded kernels with their memory
+
+struct argument {
+    const struct buffer *buffer;
+    quern_role role;
+    int alignment; // bytes that the kernels need of its pointer
+};
+
+struct quern_plan {
+    quern *q;
+    const struct quern_program *source;
+    struct device *device; // NULL: none
+    struct gen gen;        // owns program
+    struct program program;
+    char arch[32];
+    struct target target; // own copy, the device's figures in it
+    struct nvrtc_options options;
+    bool strict, loadable;
+    int alignment;
+    struct argument *arguments; // inputs and weights in declared order, then outputs
+    int n_arguments, n_given;   // of them; those that execute is given
+    pthread_mutex_t lock;       // guards what follows
+    struct code *codes;         // one a kernel, made when asked for
+    struct loaded **loaded;     // one a kernel, the device's
+    void *module;               // what the device keeps besides
+    void *workspace, *own_workspace, *counters;
+    void **buffers; // where each buffer of the program is; inputs and outputs change with each run,
+                    // weights stay bound
+    void **block;   // room for the Args of the widest kernel
+    char *json, *explained[2];
+};
+
+void target_of_arch(const char *name,
+                    struct target *out); // the figures of the nearest that is known
+quern_status settle_arch(quern_plan *plan, const char *name, bool no_load);
+quern_status plan_code(quern_plan *plan, int i, struct code **out); // the lock is held
+void plan_drop_code(quern_plan *plan, int i); // and its entry: it does not load
+void plan_set_workspace(quern_plan *plan, void *workspace);
+char *build_command(const quern_plan *plan, bool host); // that fills the cache, the caller's
+
+// execute.c, check.c, time.c: quern.h
+
+void timing_of(double *us, int n, quern_timing *out); // sorts us
+
+// explain.c: quern_plan_explain, quern_plan_json
+// doctor.c: quern_doctor
+
+// device_on_host.c
+bool compiler_words(const char *cxx, char *words,
+                    size_t n); // what `c++ --version` says first; false: not there

@@ -1,0 +1,423 @@
+// gemm_simt.cuh: Spec (gemm_simt.def), Acc, index_t, load_a, stage_a, load_b, stage_b and epilogue come in; out
+// comes KERNEL, a batched contraction C[b, m, n] = sum over k of A[b, m, k] * B[b, k, n] on the ordinary arithmetic
+// units, for every size and type.
+//
+// A block computes block_m x block_n of C.  Tiles of A and B, block_k deep, go through shared memory with m and n
+// contiguous, so that a thread reads its operands 16 bytes at a time:
+//
+//     load (global -> registers, tile t + 1)      in flight while tile t is multiplied
+//     multiply (shared -> accumulators, tile t)
+//     store (prologue; registers -> shared, tile t + 1, the other buffer), one barrier
+//
+// A thread owns thread_m x thread_n of C as runs of 16 bytes, spread over its warp's tile:
+//
+//     run of lane 0 | run of lane 1 | ... | next run of lane 0 | next run of lane 1 | ...
+//
+// With split > 1 the block is that many groups of warps, each with buffers of its own; group g multiplies the k
+// tiles g, g + split, ...  Long sums are added up in two levels (promote_k): a single chain of k additions loses
+// accuracy with the root of k.  The upper level, and the groups' sums, live in shared memory.
+
+struct Tile {
+    static constexpr int run = 16 / sizeof(Acc);
+    static constexpr int run_m = Spec::thread_m < run ? Spec::thread_m : run;
+    static constexpr int run_n = Spec::thread_n < run ? Spec::thread_n : run;
+    static constexpr int lanes_m = 32 / Spec::lanes_n;
+    static constexpr int warp_m = lanes_m * Spec::thread_m;
+    static constexpr int warp_n = Spec::lanes_n * Spec::thread_n;
+    static constexpr int warps_n = Spec::block_n / warp_n;
+    static constexpr int threads = 32 * (Spec::block_m / warp_m) * warps_n; // of one group
+
+    // Rows of a tile whose vectors lie along k are written element by element: a run of padding keeps the
+    // elements that a warp writes at once in different banks.
+    static constexpr int stride_a = Spec::block_m + (Spec::a_along_k ? run_m : 0);
+    static constexpr int stride_b = Spec::block_n + (Spec::b_along_k ? run_n : 0);
+    static constexpr int buffer = Spec::block_k * (stride_a + stride_b);
+    static constexpr int buffers = Spec::split * 2 * buffer;
+
+    static constexpr bool promotes = Spec::promote_k != 0;
+    static constexpr bool has_sums = promotes || Spec::split > 1;
+    static constexpr int runs = Spec::thread_m * Spec::thread_n / run_n; // of one thread
+    static constexpr int sums = has_sums ? Spec::split * Spec::block_m * Spec::block_n : 0;
+    static constexpr int sums_at = promotes ? buffers : 0; // without promotion the buffers are free by then
+    static constexpr int elements = sums_at + sums > buffers ? sums_at + sums : buffers;
+
+    static constexpr long long k_step = (long long)Spec::block_k * Spec::split;
+    static constexpr long long steps = (Spec::k + k_step - 1) / k_step;
+    static constexpr long long tiles_m = (Spec::m + Spec::block_m - 1) / Spec::block_m;
+    static constexpr long long tiles_n = (Spec::n + Spec::block_n - 1) / Spec::block_n;
+    static constexpr long long tiles = Spec::batch * tiles_m * tiles_n;
+};
+
+static_assert(Spec::lanes_n > 0 && 32 % Spec::lanes_n == 0, "lanes_n divides a warp");
+static_assert(Spec::thread_m % Tile::run_m == 0 && Spec::thread_n % Tile::run_n == 0, "whole runs");
+static_assert((Tile::run_m & (Tile::run_m - 1)) == 0 && (Tile::run_n & (Tile::run_n - 1)) == 0, "aligned runs");
+static_assert(Spec::block_m % Tile::warp_m == 0 && Spec::block_n % Tile::warp_n == 0, "whole warps");
+static_assert(Spec::threads == Tile::threads * Spec::split && Spec::threads <= 1024, "threads");
+static_assert(Spec::block_k * sizeof(Acc) % 16 == 0, "buffers are aligned to 16 bytes");
+static_assert((Spec::a_along_k ? Spec::block_k : Spec::block_m) % Spec::vec_a == 0, "whole vectors in a tile of A");
+static_assert((Spec::b_along_k ? Spec::block_k : Spec::block_n) % Spec::vec_b == 0, "whole vectors in a tile of B");
+static_assert((Spec::a_along_k ? Spec::k : Spec::m) % Spec::vec_a == 0, "whole vectors in A");
+static_assert((Spec::b_along_k ? Spec::k : Spec::n) % Spec::vec_b == 0, "whole vectors in B");
+static_assert(Spec::n % Spec::vec_c == 0 && Tile::run_n % Spec::vec_c == 0, "whole vectors in C");
+static_assert(Spec::promote_k % Spec::block_k == 0, "promotion comes between k tiles");
+static_assert(Spec::shared_bytes == Tile::elements * sizeof(Acc), "gen/gemm_tiles.c and Tile agree");
+
+// The operands under common names: x is m for A and n for B.
+struct OperandA {
+    using Raw = RawA;
+    static constexpr int block = Spec::block_m, vec = Spec::vec_a, stride = Tile::stride_a, run = Tile::run_m;
+    static constexpr long long extent = Spec::m;
+    static constexpr bool along_k = Spec::a_along_k;
+    static __device__ inline void load(const Args &args, index_t b, index_t x, index_t k, Raw &raw)
+    {
+        load_a(args, b, x, k, raw);
+    }
+    static __device__ inline void stage(const Args &args, index_t b, index_t x, index_t k, const Raw &raw, Acc (&out)[vec])
+    {
+        stage_a(args, b, x, k, raw, out);
+    }
+};
+
+struct OperandB {
+    using Raw = RawB;
+    static constexpr int block = Spec::block_n, vec = Spec::vec_b, stride = Tile::stride_b, run = Tile::run_n;
+    static constexpr long long extent = Spec::n;
+    static constexpr bool along_k = Spec::b_along_k;
+    static __device__ inline void load(const Args &args, index_t b, index_t x, index_t k, Raw &raw)
+    {
+        load_b(args, b, k, x, raw);
+    }
+    static __device__ inline void stage(const Args &args, index_t b, index_t x, index_t k, const Raw &raw, Acc (&out)[vec])
+    {
+        stage_b(args, b, k, x, raw, out);
+    }
+};
+
+// A thread's share of one operand's tile on its way to shared memory.
+template <typename Operand> struct Stage {
+    static constexpr int vec = Operand::vec;
+    static constexpr int vectors = Operand::block * Spec::block_k / vec;
+    static constexpr int rounds = (vectors + Tile::threads - 1) / Tile::threads;
+    // Neighbouring lanes take `near` vectors along k of one row, then the next row: as many as the padding keeps
+    // out of each other's banks.
+    static constexpr int vectors_k = Spec::block_k / (Operand::along_k ? vec : 1);
+    static constexpr int apart = 128 / (int)sizeof(Acc) / (vec * Operand::run);
+    static constexpr int near = apart < 1 ? 1 : vectors_k % apart ? 1 : apart;
+    static constexpr int vectors_x = Operand::block / (Operand::along_k ? 1 : vec);
+
+    typename Operand::Raw raw[rounds];
+
+    struct Spot {
+        int x, k; // of the vector's first element, in the tile
+        bool inside;
+    };
+
+    static __device__ inline Spot spot(index_t x0, index_t k0, int thread, int round)
+    {
+        int v = thread + round * Tile::threads;
+        Spot p;
+        if constexpr (Operand::along_k) {
+            p.x = v / near % vectors_x;
+            p.k = (v / near / vectors_x * near + v % near) * vec;
+        } else {
+            p.x = v % vectors_x * vec;
+            p.k = v / vectors_x;
+        }
+        p.inside = Operand::extent % Operand::block == 0 || x0 + p.x < (index_t)Operand::extent;
+        if constexpr (Spec::k % Tile::k_step != 0)
+            p.inside = p.inside && k0 + p.k < (index_t)Spec::k;
+        return p;
+    }
+
+    static __device__ inline bool has(int thread, int round)
+    {
+        return vectors % Tile::threads == 0 || thread + round * Tile::threads < vectors;
+    }
+
+    __device__ inline void load(const Args &args, index_t b, index_t x0, index_t k0, int thread)
+    {
+#pragma unroll
+        for (int i = 0; i < rounds; i++) {
+            Spot p = spot(x0, k0, thread, i);
+            if (has(thread, i) && p.inside)
+                Operand::load(args, b, x0 + p.x, k0 + p.k, raw[i]);
+        }
+    }
+
+    __device__ inline void store(const Args &args, index_t b, index_t x0, index_t k0, int thread, Acc *tile) const
+    {
+#pragma unroll
+        for (int i = 0; i < rounds; i++) {
+            if (!has(thread, i))
+                continue;
+            Spot p = spot(x0, k0, thread, i);
+            Acc out[vec] = {};
+            if (p.inside)
+                Operand::stage(args, b, x0 + p.x, k0 + p.k, raw[i], out);
+            put(tile + p.k * Operand::stride + p.x, out);
+        }
+    }
+
+    static __device__ inline void put(Acc *at, const Acc (&out)[vec])
+    {
+        constexpr int piece = Operand::along_k ? 1 : vec < Tile::run ? vec : Tile::run;
+#pragma unroll
+        for (int i = 0; i < vec; i += piece) {
+            Vec<Acc, piece> part;
+#pragma unroll
+            for (int j = 0; j < piece; j++)
+                part.v[j] = out[i + j];
+            *reinterpret_cast<Vec<Acc, piece> *>(at + (Operand::along_k ? i * Operand::stride : i)) = part;
+        }
+    }
+};
+
+__device__ inline float multiply_add(float a, float b, float sum) { return fused_multiply_add(a, b, sum); }
+__device__ inline double multiply_add(double a, double b, double sum) { return fused_multiply_add(a, b, sum); }
+// Integers wrap.
+__device__ inline int multiply_add(int a, int b, int sum) { return (int)((uint32)a * (uint32)b + (uint32)sum); }
+__device__ inline long long multiply_add(long long a, long long b, long long sum)
+{
+    return (long long)((uint64)a * (uint64)b + (uint64)sum);
+}
+__device__ inline float add(float a, float b) { return a + b; }
+__device__ inline double add(double a, double b) { return a + b; }
+__device__ inline int add(int a, int b) { return (int)((uint32)a + (uint32)b); }
+__device__ inline long long add(long long a, long long b) { return (long long)((uint64)a + (uint64)b); }
+
+// Where a thread stands: its group, its place in the group, and its first row and column in the block's tile.
+struct Place {
+    int group, thread, m, n;
+};
+
+__device__ inline Place thread_place()
+{
+    Place p;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    p.group = Spec::split == 1 ? 0 : warp / (Tile::threads / 32);
+    p.thread = threadIdx.x - p.group * Tile::threads;
+    warp -= p.group * (Tile::threads / 32);
+    // Lanes 2i and 2i + 1 share their columns, lanes i and i + 2 in the same four their rows: half a warp then
+    // reads 16-byte runs of either operand in one pass.
+    int lane_m = 0, lane_n = lane;
+    if constexpr (Tile::lanes_m > 1) {
+        lane_m = lane / (2 * Spec::lanes_n) * 2 + lane % 2;
+        lane_n = lane / 2 % Spec::lanes_n;
+    }
+    p.m = warp / Tile::warps_n * Tile::warp_m + lane_m * Tile::run_m;
+    p.n = warp % Tile::warps_n * Tile::warp_n + lane_n * Tile::run_n;
+    return p;
+}
+
+// A group that is one warp needs no more than that warp's order.
+__device__ inline void group_barrier()
+{
+    if constexpr (Tile::threads == 32 && Spec::split > 1)
+        __syncwarp();
+    else
+        __syncthreads();
+}
+
+// count elements in runs, which lie `apart` elements from each other
+template <int count, int run, int apart> __device__ inline void read_runs(const Acc *at, Acc (&out)[count])
+{
+#pragma unroll
+    for (int i = 0; i < count; i += run) {
+        Vec<Acc, run> part = *reinterpret_cast<const Vec<Acc, run> *>(at + i / run * apart);
+#pragma unroll
+        for (int j = 0; j < run; j++)
+            out[i + j] = part.v[j];
+    }
+}
+
+using Accumulators = Acc[Spec::thread_m][Spec::thread_n];
+
+// a and b: the thread's first element in the first row of each tile
+__device__ inline void multiply(const Acc *a, const Acc *b, Accumulators &acc)
+{
+#pragma unroll
+    for (int k = 0; k < Spec::block_k; k++) {
+        Acc x[Spec::thread_m], y[Spec::thread_n];
+        read_runs<Spec::thread_m, Tile::run_m, Tile::lanes_m * Tile::run_m>(a + k * Tile::stride_a, x);
+        read_runs<Spec::thread_n, Tile::run_n, Spec::lanes_n * Tile::run_n>(b + k * Tile::stride_b, y);
+#pragma unroll
+        for (int i = 0; i < Spec::thread_m; i++)
+#pragma unroll
+            for (int j = 0; j < Spec::thread_n; j++)
+                acc[i][j] = multiply_add(x[i], y[j], acc[i][j]);
+    }
+}
+
+__device__ inline void clear(Accumulators &acc)
+{
+#pragma unroll
+    for (int i = 0; i < Spec::thread_m; i++)
+#pragma unroll
+        for (int j = 0; j < Spec::thread_n; j++)
+            acc[i][j] = 0;
+}
+
+using Run = Vec<Acc, Tile::run_n>;
+
+// The thread's own runs of the sums are Tile::threads runs apart: neighbours touch neighbouring banks.
+__device__ inline void clear_sums(Run *sums)
+{
+    Run zero = {};
+#pragma unroll
+    for (int i = 0; i < Tile::runs; i++)
+        sums[i * Tile::threads] = zero;
+}
+
+template <bool adds> __device__ inline void move_to_sums(Accumulators &acc, Run *sums)
+{
+    constexpr int per_row = Spec::thread_n / Tile::run_n;
+#pragma unroll
+    for (int i = 0; i < Tile::runs; i++) {
+        Run sum = {};
+        if constexpr (adds)
+            sum = sums[i * Tile::threads];
+#pragma unroll
+        for (int j = 0; j < Tile::run_n; j++) {
+            Acc &value = acc[i / per_row][i % per_row * Tile::run_n + j];
+            sum.v[j] = adds ? add(sum.v[j], value) : value;
+            value = 0;
+        }
+        sums[i * Tile::threads] = sum;
+    }
+}
+
+// Run i of the thread's tile: m and n are those of its first run.
+__device__ inline void finish_run(const Args &args, index_t b, index_t m, index_t n, int i, const Run &run)
+{
+    constexpr int per_row = Spec::thread_n / Tile::run_n;
+    int row = i / per_row, column = i % per_row;
+    m += row / Tile::run_m * (Tile::lanes_m * Tile::run_m) + row % Tile::run_m;
+    n += column * (Spec::lanes_n * Tile::run_n);
+    if (Spec::m % Spec::block_m != 0 && m >= (index_t)Spec::m)
+        return;
+#pragma unroll
+    for (int j = 0; j < Tile::run_n; j += Spec::vec_c) {
+        Acc out[Spec::vec_c];
+#pragma unroll
+        for (int c = 0; c < Spec::vec_c; c++)
+            out[c] = run.v[j + c];
+        if (Spec::n % Spec::block_n == 0 || n + j < (index_t)Spec::n)
+            epilogue(args, b, m, n + j, out);
+    }
+}
+
+__device__ inline void finish(const Args &args, index_t b, index_t m, index_t n, const Accumulators &acc)
+{
+    constexpr int per_row = Spec::thread_n / Tile::run_n;
+#pragma unroll
+    for (int i = 0; i < Tile::runs; i++) {
+        Run run;
+#pragma unroll
+        for (int j = 0; j < Tile::run_n; j++)
+            run.v[j] = acc[i / per_row][i % per_row * Tile::run_n + j];
+        finish_run(args, b, m, n, i, run);
+    }
+}
+
+// The groups take turns at the runs; the order of additions is fixed.
+__device__ inline void finish_sums(const Args &args, index_t b, index_t m, index_t n, int group, const Run *sums)
+{
+#pragma unroll 4
+    for (int i = group; i < Tile::runs; i += Spec::split) {
+        Run run = sums[i * Tile::threads];
+#pragma unroll
+        for (int g = 1; g < Spec::split; g++) {
+            Run other = sums[(g * Tile::runs + i) * Tile::threads];
+#pragma unroll
+            for (int j = 0; j < Tile::run_n; j++)
+                run.v[j] = add(run.v[j], other.v[j]);
+        }
+        finish_run(args, b, m, n, i, run);
+    }
+}
+
+__device__ inline void contract(const Args &args, index_t b, index_t m0, index_t n0)
+{
+    Acc *shared = reinterpret_cast<Acc *>(dynamic_shared());
+    Place p = thread_place();
+    Acc *buffer = shared + p.group * (2 * Tile::buffer);
+    Run *all_sums = reinterpret_cast<Run *>(shared + Tile::sums_at) + p.thread;
+    Run *sums = all_sums + p.group * (Tile::runs * Tile::threads);
+
+    Accumulators acc;
+    clear(acc);
+    if constexpr (Tile::promotes)
+        clear_sums(sums);
+
+    Stage<OperandA> a;
+    Stage<OperandB> b_;
+    constexpr int b_at = Spec::block_k * Tile::stride_a; // where B's tile begins in a buffer
+    int read_a = p.m, read_b = b_at + p.n, write = 0; // in elements from the start of the group's buffers
+    int other = Tile::buffer; // from the buffer that is read to the other
+    index_t k0 = p.group * Spec::block_k;
+    if constexpr (Tile::steps > 0) {
+        a.load(args, b, m0, k0, p.thread);
+        b_.load(args, b, n0, k0, p.thread);
+        a.store(args, b, m0, k0, p.thread, buffer + write);
+        b_.store(args, b, n0, k0, p.thread, buffer + write + b_at);
+        group_barrier();
+    }
+    int until_promotion = Spec::promote_k / Spec::block_k;
+#pragma unroll 1
+    for (index_t step = 1; step <= (index_t)Tile::steps; step++) {
+        bool more = step < (index_t)Tile::steps;
+        k0 += Spec::block_k * Spec::split;
+        if (more) {
+            a.load(args, b, m0, k0, p.thread);
+            b_.load(args, b, n0, k0, p.thread);
+        }
+        multiply(buffer + read_a, buffer + read_b, acc);
+        if constexpr (Tile::promotes)
+            if (--until_promotion == 0) {
+                move_to_sums<true>(acc, sums);
+                until_promotion = Spec::promote_k / Spec::block_k;
+            }
+        read_a += other, read_b += other, write += other;
+        other = -other;
+        if (more) {
+            a.store(args, b, m0, k0, p.thread, buffer + write);
+            b_.store(args, b, n0, k0, p.thread, buffer + write + b_at);
+            group_barrier(); // the next tile is whole, and nobody reads the buffer that comes after it
+        }
+    }
+    if constexpr (Tile::has_sums) {
+        if constexpr (!Tile::promotes)
+            __syncthreads(); // the sums lie where the buffers were
+        move_to_sums<Tile::promotes>(acc, sums);
+        if constexpr (Spec::split > 1)
+            __syncthreads(); // every group's sums are there
+        finish_sums(args, b, m0 + p.m, n0 + p.n, p.group, all_sums);
+    } else {
+        finish(args, b, m0 + p.m, n0 + p.n, acc);
+    }
+}
+
+// Tile number -> batch, first row, first column.  `raster` rows of tiles are walked column by column.
+__device__ inline void contract_tile(const Args &args, uint64 tile)
+{
+    constexpr index_t tiles_m = Tile::tiles > 0 ? Tile::tiles_m : 1, tiles_n = Tile::tiles > 0 ? Tile::tiles_n : 1;
+    constexpr index_t raster = Spec::raster;
+    index_t b = (index_t)tile / (tiles_m * tiles_n), rest = (index_t)tile % (tiles_m * tiles_n);
+    index_t first = rest / (raster * tiles_n) * raster, left = tiles_m - first;
+    index_t height = left < raster ? left : raster;
+    rest %= raster * tiles_n;
+    contract(args, b, (first + rest % height) * Spec::block_m, rest / height * Spec::block_n);
+}
+
+extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
+    KERNEL(const __grid_constant__ Args args)
+{
+    if constexpr (Tile::tiles > Spec::blocks) {
+        for (uint64 tile = blockIdx.x; tile < (uint64)Tile::tiles; tile += Spec::blocks) {
+            contract_tile(args, tile);
+            __syncthreads(); // the next tile uses the same shared memory
+        }
+    } else if constexpr (Tile::tiles > 0) {
+        contract_tile(args, blockIdx.x);
+    }
+}

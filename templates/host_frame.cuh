@@ -1,0 +1,35 @@
+// host_frame.cuh: all that the host device's scheduler and a kernel compiled for it know of each
+// other.  C and C++.
+#pragma once
+
+struct host_index {
+    unsigned x, y, z;
+};
+
+// Where in the source a thread waits.
+struct host_place {
+    const char *what; // "__syncthreads"
+    const char *file;
+    int line;
+};
+
+// What one lane brings to a step of its warp, and what it takes away.
+struct host_exchange {
+    unsigned mask;   // lanes that take part, this one among them
+    unsigned source; // the lane whose value this one gets
+    unsigned bytes;  // of a value
+    const void *value;
+    void *result;   // not where value is
+    unsigned votes; // filled: a bit per lane whose value has a nonzero first byte
+};
+
+// One per launch.  The scheduler sets the coordinates and `shared` before it lets a thread run; the
+// calls are made by the running thread, and other threads may run before they return.
+struct host_frame {
+    struct host_index thread, block, block_dim, grid_dim;
+    unsigned char *shared; // the block's dynamic shared memory, or NULL
+    void (*barrier)(struct host_frame *frame, const struct host_place *at);
+    void (*exchange)(struct host_frame *frame, const struct host_place *at,
+                     struct host_exchange *step);
+    void (*fail)(struct host_frame *frame, const char *why); // does not return
+};

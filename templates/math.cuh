@@ -1,0 +1,307 @@
+// math.cuh: every name of gen/ops.def's cuda column, overloaded by compute type, and the
+// conversions between types. float and double have overloads of their own; the templates beside
+// them stand for integers and bool. NaN propagates, `/` and square roots are IEEE's, integers wrap.
+#pragma once
+#include "types.cuh"
+
+// One value of float and its bits; the same for double.
+
+__device__ __forceinline__ uint32 bits_of(float x)
+{
+    return __float_as_uint(x);
+}
+
+__device__ __forceinline__ uint64 bits_of(double x)
+{
+    return (uint64)__double_as_longlong(x);
+}
+
+__device__ __forceinline__ float of_bits(uint32 bits)
+{
+    return __uint_as_float(bits);
+}
+
+__device__ __forceinline__ double of_bits(uint64 bits)
+{
+    return __longlong_as_double((long long)bits);
+}
+
+// The smallest and largest values: where max, min and their kind start.
+
+template <typename T> __device__ T lowest();
+template <typename T> __device__ T highest();
+
+#define LIMITS(type, low, high)                                                                    \
+    template <> __device__ __forceinline__ type lowest<type>()                                     \
+    {                                                                                              \
+        return low;                                                                                \
+    }                                                                                              \
+    template <> __device__ __forceinline__ type highest<type>()                                    \
+    {                                                                                              \
+        return high;                                                                               \
+    }
+LIMITS(float, of_bits(0xff800000u), of_bits(0x7f800000u))
+LIMITS(double, of_bits(0xfff0000000000000ull), of_bits(0x7ff0000000000000ull))
+LIMITS(int, -2147483647 - 1, 2147483647)
+LIMITS(long long, -9223372036854775807ll - 1, 9223372036854775807ll)
+LIMITS(signed char, -128, 127)
+LIMITS(unsigned char, 0, 255)
+LIMITS(bool, false, true)
+#undef LIMITS
+
+// Functions of one floating-point value: the accurate library ones.
+
+#define ELEMENTARY(name, single, twice)                                                            \
+    __device__ __forceinline__ float name(float x)                                                 \
+    {                                                                                              \
+        return single(x);                                                                          \
+    }                                                                                              \
+    __device__ __forceinline__ double name(double x)                                               \
+    {                                                                                              \
+        return twice(x);                                                                           \
+    }
+ELEMENTARY(square_root, sqrtf, sqrt)
+ELEMENTARY(exp_of, expf, exp)
+ELEMENTARY(exp2_of, exp2f, exp2)
+ELEMENTARY(expm1_of, expm1f, expm1)
+ELEMENTARY(log_of, logf, log)
+ELEMENTARY(log2_of, log2f, log2)
+ELEMENTARY(log1p_of, log1pf, log1p)
+ELEMENTARY(sin_of, sinf, sin)
+ELEMENTARY(cos_of, cosf, cos)
+ELEMENTARY(tan_of, tanf, tan)
+ELEMENTARY(tanh_of, tanhf, tanh)
+ELEMENTARY(sinh_of, sinhf, sinh)
+ELEMENTARY(cosh_of, coshf, cosh)
+ELEMENTARY(atan_of, atanf, atan)
+ELEMENTARY(erf_of, erff, erf)
+ELEMENTARY(erfc_of, erfcf, erfc)
+ELEMENTARY(absolute, fabsf, fabs)
+ELEMENTARY(floor_of, floorf, floor)
+ELEMENTARY(ceil_of, ceilf, ceil)
+ELEMENTARY(round_even, rintf, rint)
+ELEMENTARY(trunc_of, truncf, trunc)
+#undef ELEMENTARY
+
+// Two correctly rounded steps: rsqrtf may be off by two ulps.
+__device__ __forceinline__ float reciprocal_root(float x)
+{
+    return 1.0f / sqrtf(x);
+}
+
+__device__ __forceinline__ double reciprocal_root(double x)
+{
+    return 1.0 / sqrt(x);
+}
+
+template <typename T> __device__ __forceinline__ T floor_of(T x)
+{
+    return x;
+}
+
+template <typename T> __device__ __forceinline__ T ceil_of(T x)
+{
+    return x;
+}
+
+template <typename T> __device__ __forceinline__ T round_even(T x)
+{
+    return x;
+}
+
+template <typename T> __device__ __forceinline__ T trunc_of(T x)
+{
+    return x;
+}
+
+template <typename T> __device__ __forceinline__ bool is_negative(T x)
+{
+    if constexpr (T(-1) > T(0)) // unsigned
+        return false;
+    else
+        return x < T(0);
+}
+
+// Unsigned, since the lowest integer has no positive counterpart and must wrap.
+template <typename T> __device__ __forceinline__ T absolute(T x)
+{
+    return is_negative(x) ? (T)(0 - (uint64)x) : x;
+}
+
+template <typename T> __device__ __forceinline__ bool is_nan(T x)
+{
+    return x != x;
+}
+
+template <typename T> __device__ __forceinline__ bool is_inf(T x)
+{
+    return absolute(x) == highest<T>();
+}
+
+template <typename T> __device__ __forceinline__ bool is_finite(T x)
+{
+    return absolute(x) < highest<T>();
+}
+
+// 1, -1, 0 for either zero; NaN for NaN.
+template <typename T> __device__ __forceinline__ T sign(T x)
+{
+    return x > T(0) ? T(1) : is_negative(x) ? T(-1) : x == T(0) ? T(0) : x;
+}
+
+__device__ __forceinline__ float divide(float a, float b)
+{
+    return a / b;
+}
+
+__device__ __forceinline__ double divide(double a, double b)
+{
+    return a / b;
+}
+
+__device__ __forceinline__ float fused_multiply_add(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+
+__device__ __forceinline__ double fused_multiply_add(double a, double b, double c)
+{
+    return fma(a, b, c);
+}
+
+// maximum, minimum: a NaN wins, and -0 is less than +0 (as max.NaN has it), so the order of
+// operands never shows.
+
+template <typename T> __device__ __forceinline__ T maximum(T a, T b)
+{
+    return a > b ? a : b;
+}
+
+template <typename T> __device__ __forceinline__ T minimum(T a, T b)
+{
+    return a < b ? a : b;
+}
+
+// Equal values differ in the sign of zero at most: `and` of the bits keeps +0, `or` keeps -0.
+template <typename T> __device__ __forceinline__ T larger_float(T a, T b)
+{
+    return a > b ? a : a < b ? b : a == b ? of_bits(bits_of(a) & bits_of(b)) : a + b;
+}
+
+template <typename T> __device__ __forceinline__ T smaller_float(T a, T b)
+{
+    return a < b ? a : a > b ? b : a == b ? of_bits(bits_of(a) | bits_of(b)) : a + b;
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+__device__ __forceinline__ float maximum(float a, float b)
+{
+    float c;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
+
+__device__ __forceinline__ float minimum(float a, float b)
+{
+    float c;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
+#else
+__device__ __forceinline__ float maximum(float a, float b)
+{
+    return larger_float(a, b);
+}
+
+__device__ __forceinline__ float minimum(float a, float b)
+{
+    return smaller_float(a, b);
+}
+#endif
+
+__device__ __forceinline__ double maximum(double a, double b)
+{
+    return larger_float(a, b);
+}
+
+__device__ __forceinline__ double minimum(double a, double b)
+{
+    return smaller_float(a, b);
+}
+
+// larger, smaller: the first of the largest (smallest) values; the first NaN where there is one.
+
+template <typename T>
+__device__ __forceinline__ Indexed<T> larger(const Indexed<T> &a, const Indexed<T> &b)
+{
+    bool first = a.index < b.index,
+         tie = a.value == b.value || (is_nan(a.value) && is_nan(b.value));
+    bool wins = is_nan(a.value) || (!is_nan(b.value) && a.value > b.value);
+    return (tie ? first : wins) ? a : b;
+}
+
+template <typename T>
+__device__ __forceinline__ Indexed<T> smaller(const Indexed<T> &a, const Indexed<T> &b)
+{
+    bool first = a.index < b.index,
+         tie = a.value == b.value || (is_nan(a.value) && is_nan(b.value));
+    bool wins = is_nan(a.value) || (!is_nan(b.value) && a.value < b.value);
+    return (tie ? first : wins) ? a : b;
+}
+
+// power: integers by squaring.  A negative exponent gives the reciprocal truncated, 0 unless the
+// base is 1 or -1.
+
+__device__ __forceinline__ float power(float a, float b)
+{
+    return powf(a, b);
+}
+
+__device__ __forceinline__ double power(double a, double b)
+{
+    return pow(a, b);
+}
+
+template <typename T> __device__ __forceinline__ T power(T a, T b)
+{
+    if (is_negative(b))
+        return a == T(1) ? T(1) : a == T(-1) ? ((uint64)b & 1 ? T(-1) : T(1)) : T(0);
+    uint64 result = 1, base = (uint64)a;
+    for (uint64 n = (uint64)b; n; n >>= 1, base *= base)
+        if (n & 1)
+            result *= base;
+    return (T)result;
+}
+
+// modulo: as Python has it, the sign of the divisor.  Integers: 0 for a zero divisor, as NumPy.
+
+__device__ __forceinline__ float modulo(float a, float b)
+{
+    float r = fmodf(a, b);
+    if (r == 0.0f)
+        return copysignf(0.0f, b);
+    return (r < 0.0f) != (b < 0.0f) ? r + b : r; // a NaN stays one
+}
+
+__device__ __forceinline__ double modulo(double a, double b)
+{
+    double r = fmod(a, b);
+    if (r == 0.0)
+        return copysign(0.0, b);
+    return (r < 0.0) != (b < 0.0) ? r + b : r;
+}
+
+template <typename T> __device__ __forceinline__ T modulo(T a, T b)
+{
+    if (b == T(0) || b == T(-1)) // the lowest integer by -1 traps on some processors
+        return T(0);
+    T r = (T)(a % b);
+    return r != T(0) && is_negative(r) != is_negative(b) ? (T)(r + b) : r;
+}
+
+template <> __device__ __forceinline__ bool modulo<bool>(bool, bool)
+{
+    return false;
+}
+
+#include "convert.cuh"

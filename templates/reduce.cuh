@@ -1,0 +1,73 @@
+// reduce.cuh: many threads' accumulators to one, for any accumulator and any way to combine two of
+// them.
+//
+// Acc is trivially copyable and a multiple of 4 bytes long; combine(into, from) folds `from` into
+// `into`.  The order is fixed: the lower thread always stands left, so every thread ends with the
+// same bits and every run with the same ones.  Blocks are one-dimensional in threads.
+#pragma once
+#include "types.cuh"
+
+// The value of the lane whose number differs in the bits `flip`.  All 32 lanes of the warp take
+// part.
+template <typename T> __device__ __forceinline__ T shuffle_xor(const T &x, int flip)
+{
+    static_assert(sizeof(T) % 4 == 0, "shuffles move whole words");
+#ifdef QUERN_HOST
+    return __shfl_xor_sync(0xffffffffu, x, flip); // the host moves whole values
+#else
+    union Words {
+        T value;
+        uint32 word[sizeof(T) / 4];
+        __device__ Words(const T &v) : value(v)
+        {
+        }
+    } words(x);
+#pragma unroll
+    for (uint32 &word : words.word)
+        word = __shfl_xor_sync(0xffffffffu, word, flip);
+    return words.value;
+#endif
+}
+
+// Over groups of WIDTH consecutive lanes (a power of two, at most 32).  All 32 lanes of the warp
+// call it, and each gets its group's result.
+template <int WIDTH, typename Acc, typename Combine>
+__device__ __forceinline__ void warp_reduce(Acc &acc, Combine combine)
+{
+    static_assert(WIDTH >= 1 && WIDTH <= 32 && (WIDTH & (WIDTH - 1)) == 0,
+                  "a power of two up to 32");
+#pragma unroll
+    for (int flip = 1; flip < WIDTH; flip *= 2) {
+        Acc other = shuffle_xor(acc, flip);
+        bool upper = threadIdx.x & flip;
+        Acc left = upper ? other : acc, right = upper ? acc : other;
+        combine(left, right);
+        acc = left;
+    }
+}
+
+// Over groups of THREADS consecutive threads (a multiple of 32).  Every thread of the block calls
+// it, with its group's own slice of shared memory, THREADS / 32 accumulators long (not needed, and
+// no barrier, for 32 threads). Each thread gets its group's result.
+template <int THREADS, typename Acc, typename Combine>
+__device__ __forceinline__ void block_reduce(Acc &acc, Combine combine, Acc *shared)
+{
+    static_assert(THREADS % 32 == 0 && THREADS >= 32, "whole warps");
+    constexpr int warps = THREADS / 32;
+    warp_reduce<32>(acc, combine);
+    if constexpr (warps > 1) {
+        int thread = threadIdx.x % THREADS;
+        if (thread % 32 == 0)
+            shared[thread / 32] = acc;
+        __syncthreads(); // every warp's result is written before any is read
+        if constexpr ((warps & (warps - 1)) == 0) {
+            acc = shared[thread % warps];
+            warp_reduce<warps>(acc, combine);
+        } else {
+            acc = shared[0];
+            for (int i = 1; i < warps; i++)
+                combine(acc, shared[i]);
+        }
+        __syncthreads(); // every result is read before the next call writes there
+    }
+}

@@ -1,0 +1,38 @@
+// run.c: every suite through one runner, with one closing line.  `check NAME...` runs those suites alone.
+
+#include "tests/tests.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    Suite *(*suite)(void);
+} suites[] = {
+    // one line a suite, in the order of the pipeline
+    {"host", host_suite},
+    {"wrappers", wrappers_suite},
+    {"npy", npy_suite},
+    {"command", command_suite},
+    {"run", run_suite},
+    {NULL, NULL},
+};
+
+static bool chosen(const char *name, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], name))
+            return true;
+    return argc == 1;
+}
+
+int main(int argc, char **argv)
+{
+    SRunner *runner = srunner_create(NULL);
+    for (int i = 0; suites[i].name; i++)
+        if (chosen(suites[i].name, argc, argv))
+            srunner_add_suite(runner, suites[i].suite());
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

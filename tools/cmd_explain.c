@@ -1,0 +1,44 @@
+// cmd_explain.c: `quern explain`: what a program becomes, and with --dump what each stage made of
+// it.
+
+#include "tools/tools.h"
+
+static enum exit_status explain(struct session *s)
+{
+    const struct options *o = s->options;
+    const char *arch;
+    enum exit_status status = session_parse(s);
+    if (status == STATUS_done)
+        status = session_arch(s, 0, &arch);
+    if (status != STATUS_done)
+        return status;
+    quern_plan_options options = {.arch = arch,
+                                  .alignment = o->alignment,
+                                  .strict = o->strict,
+                                  .no_load = 1,
+                                  .dump = o->dump};
+    quern_plan *plan;
+    status = session_plan(s, o->sizes, o->n_sizes, &options, &plan);
+    if (status != STATUS_done)
+        return status;
+    const char *text = quern_plan_explain(plan, o->json);
+    if (text)
+        fputs(text, stdout);
+    else
+        status = session_failure(s, QUERN_MEMORY);
+    quern_destroy_plan(plan);
+    return status;
+}
+
+enum exit_status cmd_explain(const struct options *o)
+{
+    struct session s;
+    if (o->n_archs > 1)
+        return complain(STATUS_usage, "explain takes one --arch, got %d", o->n_archs);
+    enum exit_status status = session_open(&s, o, QUERN_DEVICE_NONE);
+    if (status != STATUS_done)
+        return status;
+    status = explain(&s);
+    session_close(&s);
+    return status;
+}
