@@ -1,6 +1,7 @@
 // arena.c: byte counts in, zeroed memory out, all of it freed at once.
 //
-// One calloc block per object rather than a bump pointer, so that sanitizers see where each object ends.
+// One calloc block per object rather than a bump pointer, so that sanitizers see where each object
+// ends.
 
 #include "gen/gen.h"
 #include <assert.h>

@@ -1,7 +1,8 @@
-// build.c: syntax tree and sizes to graph: functions expanded, every shape and dtype checked as its node is made.
+// build.c: syntax tree and sizes to graph: functions expanded, every shape and dtype checked as its
+// node is made.
 //
-// A statement that fails is reported once; the name it would have defined stands for a failed value, so that what
-// uses it adds no errors.
+// A statement that fails is reported once; the name it would have defined stands for a failed
+// value, so that what uses it adds no errors.
 
 #include "gen/build.h"
 #include <inttypes.h>
@@ -41,17 +42,25 @@ static void build_argument(struct build *b, const struct statement *s)
     struct value v = value_failed();
     if (bind_type(b, s->type, dim)) {
         b->g->at = s->at;
-        v = value_node(graph_argument(b->g, b->graph, s->op, s->name, s->type->dtype, s->type->rank, dim));
+        v = value_node(
+            graph_argument(b->g, b->graph, s->op, s->name, s->type->dtype, s->type->rank, dim));
     }
     define_in_program(b, s, v, s->op == OP_input ? "input" : "weight");
 }
 
 static struct output_ast *find_output(struct build *b, const char *name)
 {
-    for (int i = 0; i < b->n_outputs; i++)
-        if (!strcmp(b->outputs[i].statement->name, name))
-            return &b->outputs[i];
-    return NULL;
+    return map_find(&b->outputs_by_name, name, (int)strlen(name));
+}
+
+static struct output_ast *add_output(struct build *b, const struct statement *s)
+{
+    struct output_ast *o = arena_new(b->g, struct output_ast, 1);
+    *o = (struct output_ast){.statement = s, .value = value_none()};
+    b->outputs = array_room(b->g, b->outputs, b->n_outputs, sizeof o);
+    b->outputs[b->n_outputs++] = o;
+    map_put(b->g, &b->outputs_by_name, s->name, (int)strlen(s->name), o);
+    return o;
 }
 
 static void name_node(struct node *n, const char *name)
@@ -61,7 +70,8 @@ static void name_node(struct node *n, const char *name)
 }
 
 // The value as the output's declared type has it; without one, as it is.
-static struct value declared_value(struct build *b, const struct statement *s, const struct value *v)
+static struct value declared_value(struct build *b, const struct statement *s,
+                                   const struct value *v)
 {
     int64_t dim[MAX_RANK];
     if (v->kind == VALUE_failed || (s->type && !bind_type(b, s->type, dim)))
@@ -75,8 +85,8 @@ static struct value declared_value(struct build *b, const struct statement *s, c
         same = n->dim[a] == dim[a];
     if (same)
         return value_node(n);
-    fail_at(b->g, v->at.at ? v->at : s->at, "output %s is declared %s, and its value is %s", s->name,
-            shape_text(b->g, s->type->dtype, s->type->rank, dim), node_text(b->g, n));
+    fail_at(b->g, v->at.at ? v->at : s->at, "output %s is declared %s, and its value is %s",
+            s->name, shape_text(b->g, s->type->dtype, s->type->rank, dim), node_text(b->g, n));
     note_at(b->g, s->type->at, "declared here");
     return value_failed();
 }
@@ -84,7 +94,8 @@ static struct value declared_value(struct build *b, const struct statement *s, c
 static struct value output_value(struct build *b, struct output_ast *o, struct value v)
 {
     if (v.kind != VALUE_failed && v.kind != VALUE_node && !is_scalar(&v)) {
-        fail_at(b->g, v.at, "output %s is a tensor, got %s", o->statement->name, value_kind_text(b, &v));
+        fail_at(b->g, v.at, "output %s is a tensor, got %s", o->statement->name,
+                value_kind_text(b, &v));
         v = value_failed();
     }
     struct value declared = declared_value(b, o->statement, &v);
@@ -95,7 +106,7 @@ static struct value output_value(struct build *b, struct output_ast *o, struct v
 static void build_assign(struct build *b, const struct statement *s)
 {
     struct value v = evaluate(b, s->value);
-    struct output_ast *o = b->n_outputs ? find_output(b, s->name) : NULL;
+    struct output_ast *o = find_output(b, s->name);
     if (o)
         v = output_value(b, o, v);
     if (v.kind == VALUE_node)
@@ -108,14 +119,13 @@ static void build_assign(struct build *b, const struct statement *s)
 // output y = ..., or y has its value before or gets it after
 static void build_output(struct build *b, const struct statement *s)
 {
-    if (find_output(b, s->name)) {
+    struct output_ast *o = find_output(b, s->name);
+    if (o) {
         fail_at(b->g, s->name_at, "output %s is declared twice", s->name);
-        note_at(b->g, find_output(b, s->name)->statement->name_at, "%s is declared here", s->name);
+        note_at(b->g, o->statement->name_at, "%s is declared here", s->name);
         return;
     }
-    b->outputs = array_room(b->g, b->outputs, b->n_outputs, sizeof *b->outputs);
-    struct output_ast *o = &b->outputs[b->n_outputs++];
-    *o = (struct output_ast){.statement = s, .value = value_none()};
+    o = add_output(b, s);
     struct symbol *known = map_find(&b->top.symbols, s->name, (int)strlen(s->name));
     if (s->value) {
         build_assign(b, s);
@@ -148,7 +158,7 @@ static void build_statement(struct build *b, const struct statement *s)
 static void finish_outputs(struct build *b)
 {
     for (int i = 0; i < b->n_outputs; i++) {
-        const struct output_ast *o = &b->outputs[i];
+        const struct output_ast *o = b->outputs[i];
         const struct statement *s = o->statement;
         if (o->value.kind == VALUE_none) {
             fail_at(b->g, s->name_at, "output %s is never assigned", s->name);
@@ -185,7 +195,8 @@ static void collect_names(struct build *b)
     }
 }
 
-struct graph *build(struct gen *g, const struct program_ast *program, const struct size *sizes, int n_sizes)
+struct graph *build(struct gen *g, const struct program_ast *program, const struct size *sizes,
+                    int n_sizes)
 {
     int errors = g->n_errors;
     struct build b = {.g = g, .program = program, .graph = graph_new(g, program->name)};

@@ -3,9 +3,11 @@
 //     build.c       statements: sizes, arguments, assignments, outputs
 //     evaluate.c    expressions; operators with values.c and scalar.c, x[...] with subscript.c
 //     expand.c      calls: arguments to parameters, functions of the language
-//     builtins.c    calls that need C: elementwise, reductions, queries; shapes.c: movement; einsum.c
+//     builtins.c    calls that need C: elementwise, reductions, queries; shapes.c: movement;
+//     einsum.c
 //
-// An expression's value is a tensor (a node) or known now: sizes, numbers, truths, strings, lists, dtypes, None.
+// An expression's value is a tensor (a node) or known now: sizes, numbers, truths, strings, lists,
+// dtypes, None.
 #pragma once
 #include "gen/graph.h"
 #include "gen/syntax.h"
@@ -27,7 +29,8 @@ struct value {
     struct span at;              // in the user's text; .at is NULL for what the prelude computes
     const struct symbol *symbol; // the variable that it was read from, or NULL
     struct node *node;
-    bool whole; // a float that is an exact integer, D / 2 for an even D: good where an integer is wanted
+    bool whole; // a float that is an exact integer, D / 2 for an even D: good where an integer is
+                // wanted
     int64_t integer; // also of a whole float; the truth of a bool; a dtype
     double number;
     const char *text;
@@ -54,7 +57,8 @@ struct build;
 
 struct builtin {
     const char *name;
-    const char *parameters; // "x, axis?, *rest": ? may be left out (None), * collects what is left in a list
+    const char *parameters; // "x, axis?, *rest": ? may be left out (None), * collects what is left
+                            // in a list
     struct value (*make)(struct build *b, const struct call *c);
     enum op op;
 };
@@ -64,6 +68,7 @@ struct callee {
     const char *name;
     const struct function *function;
     const struct builtin *builtin;
+    struct signature *signature; // read when it is first called: expand.c
     bool in_prelude, used;
 };
 
@@ -79,16 +84,18 @@ struct build {
     struct gen *g;
     struct graph *graph;
     const struct program_ast *program;
-    struct map known;          // functions: built in and the prelude's
-    struct map own;            // the program's, which go first
-    struct map later;          // names that some statement of the program defines: struct statement
-    struct scope top, *scope;  // the program's names; where names are looked up now
-    struct symbol **symbols;   // of the program, in order of definition
+    struct map known;         // functions: built in and the prelude's
+    struct map own;           // the program's, which go first
+    struct map later;         // names that some statement of the program defines: struct statement
+    struct scope top, *scope; // the program's names; where names are looked up now
+    struct symbol **symbols;  // of the program, in order of definition
     int n_symbols;
     struct scope sizes;
-    struct output_ast *outputs; // build.c
+    struct output_ast **outputs; // build.c
+    struct map outputs_by_name;
     int n_outputs;
     int depth, n_calls;
+    int n_noted; // errors, when a call was last told as the place of one
 };
 
 enum { MAX_CALLS = 1000000, MAX_DEPTH = 400 };
@@ -110,14 +117,18 @@ void note_declared(struct build *b, const struct value *v);
 struct value fail_call(struct build *b, const struct call *c, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 enum dtype join_dtypes(enum dtype a, enum dtype b);
-struct node *node_as(struct build *b, const struct value *v, enum dtype dtype); // cast, or a constant
-struct node *node_of(struct build *b, const struct value *v);                   // in its own dtype
-bool as_nodes(struct build *b, int n, const struct value *values, struct node **nodes); // in their common dtype
-struct value elementwise(struct build *b, const char *name, enum op op, int n, const struct value *in);
+struct node *node_as(struct build *b, const struct value *v,
+                     enum dtype dtype);                       // cast, or a constant
+struct node *node_of(struct build *b, const struct value *v); // in its own dtype
+bool as_nodes(struct build *b, int n, const struct value *values,
+              struct node **nodes); // in their common dtype
+struct value elementwise(struct build *b, const char *name, enum op op, int n,
+                         const struct value *in);
 bool want_integer(struct build *b, const char *what, const struct value *v, int64_t *out);
 bool want_bool(struct build *b, const char *what, const struct value *v, bool *out);
 // A list of integers, or one of them.
-bool want_integers(struct build *b, const char *what, const struct value *v, int max, int64_t *out, int *n);
+bool want_integers(struct build *b, const char *what, const struct value *v, int max, int64_t *out,
+                   int *n);
 
 // scalar.c: arithmetic of what is known now
 
@@ -130,9 +141,11 @@ bool scalar_call(struct build *b, enum op op, int n, const struct value *in,
 // evaluate.c
 
 struct value evaluate(struct build *b, const struct expr *e);
-struct symbol *define(struct build *b, const char *name, struct span at, struct value value, const char *what);
+struct symbol *define(struct build *b, const char *name, struct span at, struct value value,
+                      const char *what);
 void place_at(struct build *b, struct span at); // where what is built next comes from
-// "did you mean" the nearest name of the maps (NULL ones are passed over), in the place of the expression.
+// "did you mean" the nearest name of the maps (NULL ones are passed over), in the place of the
+// expression.
 bool fail_unknown(struct build *b, struct span at, const char *what, const char *name,
                   const struct map *const maps[3]);
 
@@ -156,12 +169,14 @@ struct value build_reduction(struct build *b, const struct call *c);
 struct value build_matmul(struct build *b, const struct call *c);
 struct value build_einsum(struct build *b, const struct call *c);
 struct value matmul(struct build *b, const struct value *x, const struct value *y);
-struct node *reshape_to(struct build *b, struct node *x, int rank, const int64_t *dim); // or x itself
-struct node *permute_by(struct build *b, struct node *x, const int *perm);              // or x itself
-struct node *transposed(struct build *b, struct node *x);                               // last two axes
+struct node *reshape_to(struct build *b, struct node *x, int rank,
+                        const int64_t *dim);                               // or x itself
+struct node *permute_by(struct build *b, struct node *x, const int *perm); // or x itself
+struct node *transposed(struct build *b, struct node *x);                  // last two axes
 bool want_axis(struct build *b, const struct call *c, const struct value *v, int rank, int *axis);
 // None: all axes.  In the order written; each once.
-bool want_axes(struct build *b, const struct call *c, const struct value *v, int rank, int *axes, int *n);
+bool want_axes(struct build *b, const struct call *c, const struct value *v, int rank, int *axes,
+               int *n);
 int value_rank(const struct value *v);
 
 // sizes.c

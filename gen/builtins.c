@@ -1,4 +1,5 @@
-// builtins.c: the calls that the language cannot say itself: elementwise operators, reductions, queries, contractions.
+// builtins.c: the calls that the language cannot say itself: elementwise operators, reductions,
+// queries, contractions.
 //
 // Axes count from the end where they are negative, None means all of them.
 
@@ -57,7 +58,8 @@ bool want_axis(struct build *b, const struct call *c, const struct value *v, int
     if (v->kind == VALUE_node) {
         fail_call(b, c, "axis: expected an integer, got %s%s", value_kind_text(b, v),
                   c->callee->builtin->op == OP_max || c->callee->builtin->op == OP_min
-                      ? "; maximum(a, b) and minimum(a, b) compare two tensors" : "");
+                      ? "; maximum(a, b) and minimum(a, b) compare two tensors"
+                      : "");
         return false;
     }
     if (v->kind != VALUE_integer && !v->whole) {
@@ -68,11 +70,13 @@ bool want_axis(struct build *b, const struct call *c, const struct value *v, int
     *axis = (int)(a < 0 ? a + rank : a);
     if (a >= -rank && a < rank)
         return true;
-    fail_call(b, c, "axis %" PRId64 " is out of range: %s has rank %d", a, label(b, &c->args[0]), rank);
+    fail_call(b, c, "axis %" PRId64 " is out of range: %s has rank %d", a, label(b, &c->args[0]),
+              rank);
     return false;
 }
 
-bool want_axes(struct build *b, const struct call *c, const struct value *v, int rank, int *axes, int *n)
+bool want_axes(struct build *b, const struct call *c, const struct value *v, int rank, int *axes,
+               int *n)
 {
     const struct value *items = v->kind == VALUE_list ? v->items : v;
     *n = v->kind == VALUE_list ? v->n : 1;
@@ -166,16 +170,17 @@ struct value build_reduction(struct build *b, const struct call *c)
     return value_node(kept && !keepdims ? drop_axes(b, kept, set) : kept);
 }
 
+// A number becomes a constant of a floating dtype at once, of another one as a tensor would.
 static struct value cast_call(struct build *b, const struct call *c)
 {
-    const struct value *dtype = &c->args[1];
-    if (dtype->kind != VALUE_dtype)
-        return fail_call(b, c, "expected a dtype, such as f16, got %s", value_kind_text(b, dtype));
-    if (c->args[0].kind == VALUE_node)
-        return value_node(node_as(b, &c->args[0], (enum dtype)dtype->integer));
-    struct node *x = node_of(b, &c->args[0]);
-    struct value v = value_node(x);
-    return x ? value_node(node_as(b, &v, (enum dtype)dtype->integer)) : v;
+    const struct value *x = &c->args[0], *to = &c->args[1];
+    if (to->kind != VALUE_dtype)
+        return fail_call(b, c, "expected a dtype, such as f16, got %s", value_kind_text(b, to));
+    enum dtype dtype = (enum dtype)to->integer;
+    if (x->kind == VALUE_node || dtype_info[dtype].class == CLASS_float)
+        return value_node(node_as(b, x, dtype));
+    struct value v = value_node(node_of(b, x));
+    return v.node ? value_node(node_as(b, &v, dtype)) : v;
 }
 
 static struct value size_call(struct build *b, const struct call *c)
@@ -212,7 +217,8 @@ static struct value shape_call(struct build *b, const struct call *c)
 static struct value range_call(struct build *b, const struct call *c)
 {
     int64_t start, stop, items[MAX_RANK];
-    if (!want_integer(b, "start", &c->args[0], &start) || !want_integer(b, "stop", &c->args[1], &stop))
+    if (!want_integer(b, "start", &c->args[0], &start) ||
+        !want_integer(b, "stop", &c->args[1], &stop))
         return value_failed();
     if (stop - start > MAX_RANK)
         return fail_call(b, c, "more than %d integers; arange(n) makes a tensor", MAX_RANK);
@@ -236,6 +242,7 @@ static struct value dtype_call(struct build *b, const struct call *c)
 // A piece of error(...)'s message
 static const char *piece(struct build *b, const struct value *v)
 {
+    const char *list = "[";
     switch ((int)v->kind) {
     case VALUE_text:
         return v->text;
@@ -243,8 +250,14 @@ static const char *piece(struct build *b, const struct value *v)
         return label(b, v);
     case VALUE_integer:
         return arena_text(b->g, "%" PRId64, v->integer);
+    case VALUE_float:
+        return arena_text(b->g, "%g", v->number);
     case VALUE_dtype:
         return dtype_info[v->integer].name;
+    case VALUE_list:
+        for (int i = 0; i < v->n; i++)
+            list = arena_text(b->g, "%s%s%s", list, i ? ", " : "", piece(b, &v->items[i]));
+        return arena_text(b->g, "%s]", list);
     }
     return value_kind_text(b, v);
 }
@@ -265,9 +278,11 @@ static struct value error_call(struct build *b, const struct call *c)
     return value_failed();
 }
 
+// clang-format off
 const struct builtin builtins[] = {
 #define OP(name, arity, kind, types, ...) KIND_OF_##kind(name, arity)
-#define KIND_OF_KIND_elementwise(name, arity) {#name, PARAMETERS_##arity, elementwise_call, OP_##name},
+#define KIND_OF_KIND_elementwise(name, arity)                                                      \
+    {#name, PARAMETERS_##arity, elementwise_call, OP_##name},
 #define KIND_OF_KIND_reduction(name, arity)                                                        \
     {#name, "x, axis?, keepdims?", build_reduction, OP_##name},
 #define KIND_OF_KIND_leaf(name, arity)
@@ -278,6 +293,7 @@ const struct builtin builtins[] = {
 #define PARAMETERS_3 "c, x, y"
 #include "gen/ops.def"
 #undef OP
+    // of two rows with one name the later one counts
     {"cast", "x, dtype", cast_call, OP_cast},
     {"matmul", "x, y", build_matmul, OP_matmul},
     {"einsum", "equation, *operands", build_einsum, OP_matmul},
@@ -289,3 +305,4 @@ const struct builtin builtins[] = {
     {"error", "*message", error_call, OP_COUNT},
     {NULL, NULL, NULL, OP_COUNT},
 };
+// clang-format on

@@ -4,7 +4,8 @@
 //     output y = linear(x, w)
 //                ^~~~~~~~~~~~
 //
-// A message is kept with its span and is given its line only when printed.  Columns count characters, not bytes.
+// A message is kept with its span and is given its line only when printed.  Columns count
+// characters, not bytes.
 
 #include "gen/gen.h"
 #include <stdarg.h>
@@ -186,6 +187,14 @@ static void print_place(const struct source *source, const struct diag *d, const
     print_caret(line, end, d->at, out);
 }
 
+static void print_rest(int n, const char *what, FILE *out)
+{
+    if (n == MAX_ERRORS + 1)
+        fprintf(out, "1 more %s is not shown\n", what);
+    else if (n > MAX_ERRORS)
+        fprintf(out, "%d more %ss are not shown\n", n - MAX_ERRORS, what);
+}
+
 void diag_print(const struct gen *g, FILE *out)
 {
     static const char *const names[] = {
@@ -200,8 +209,6 @@ void diag_print(const struct gen *g, FILE *out)
             fprintf(out, "%s%s%s: %s\n", g->source ? g->source->name : "", g->source ? ": " : "",
                     names[d->severity], d->message);
     }
-    if (g->n_errors > MAX_ERRORS)
-        fprintf(out, "%d more errors are not shown\n", g->n_errors - MAX_ERRORS);
-    if (g->n_warnings > MAX_ERRORS)
-        fprintf(out, "%d more warnings are not shown\n", g->n_warnings - MAX_ERRORS);
+    print_rest(g->n_errors, "error", out);
+    print_rest(g->n_warnings, "warning", out);
 }

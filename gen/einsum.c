@@ -1,8 +1,30 @@
-// einsum.c: contractions: matmul with NumPy's rules for vectors, and einsum by permute, reshape and matmul.
+// einsum.c: contractions: matmul with NumPy's rules for vectors, and einsum by permute, reshape and
+// matmul.
 
 #include "gen/build.h"
 #include <inttypes.h>
 #include <string.h>
+
+static bool inner_sizes_agree(struct build *b, const struct call *c, const struct value *in,
+                              struct node *const *nodes)
+{
+    const struct node *x = nodes[0], *y = nodes[1];
+    int64_t k = x->dim[x->rank - 1], other = y->dim[y->rank == 1 ? 0 : y->rank - 2];
+    int rank;
+    int64_t dim[MAX_RANK];
+    struct clash clash;
+    const char *texts[2] = {node_text(b->g, x), node_text(b->g, y)};
+    if (k != other)
+        fail_call(b, c, "%s is %s and %s is %s: the inner sizes %" PRId64 " and %" PRId64 " differ",
+                  label(b, &in[0]), texts[0], label(b, &in[1]), texts[1], k, other);
+    else if (x->rank > 2 && y->rank > 2 && !broadcast_shape(2, nodes, 2, &rank, dim, &clash))
+        fail_call(b, c, "%s is %s and %s is %s: the batch dimensions do not broadcast",
+                  label(b, &in[0]), texts[0], label(b, &in[1]), texts[1]);
+    else
+        return true;
+    note_declared(b, in[1].symbol ? &in[1] : &in[0]);
+    return false;
+}
 
 static struct value matmul_named(struct build *b, const struct call *c, const struct value *in)
 {
@@ -13,14 +35,9 @@ static struct value matmul_named(struct build *b, const struct call *c, const st
     if (x->rank == 0 || y->rank == 0)
         return fail_call(b, c, "%s is %s, and a contraction takes vectors or matrices",
                          label(b, &in[x->rank != 0]), node_text(b->g, nodes[x->rank != 0]));
-    int64_t k = x->dim[x->rank - 1], row[2] = {1, k}, column[2] = {y->dim[0], 1};
-    int64_t other = y->dim[y->rank == 1 ? 0 : y->rank - 2];
-    if (k != other) {
-        fail_call(b, c, "%s is %s and %s is %s: the inner sizes %" PRId64 " and %" PRId64 " differ",
-                  label(b, &in[0]), node_text(b->g, x), label(b, &in[1]), node_text(b->g, y), k, other);
-        note_declared(b, in[1].symbol ? &in[1] : &in[0]);
+    if (!inner_sizes_agree(b, c, in, nodes))
         return value_failed();
-    }
+    int64_t row[2] = {1, x->dim[x->rank - 1]}, column[2] = {y->dim[0], 1};
     struct node *left = x->rank == 1 ? reshape_to(b, x, 2, row) : x;
     struct node *right = y->rank == 1 ? reshape_to(b, y, 2, column) : y;
     struct node *out = left && right ? graph_matmul(b->g, b->graph, left, right) : NULL;
@@ -48,7 +65,7 @@ struct value build_matmul(struct build *b, const struct call *c)
 enum { MAX_OPERANDS = 2, LETTERS = 128 };
 
 struct equation {
-    int n;                             // operands
+    int n;                               // operands
     char in[MAX_OPERANDS][MAX_RANK + 1]; // a letter an axis
     char out[MAX_RANK + 1];
     int64_t size[LETTERS];
@@ -96,7 +113,8 @@ static void implicit_result(struct equation *q)
     }
 }
 
-static bool read_equation(struct build *b, const struct call *c, const char *text, struct equation *q)
+static bool read_equation(struct build *b, const struct call *c, const char *text,
+                          struct equation *q)
 {
     const char *at = text;
     do {
@@ -127,8 +145,8 @@ static bool match_sizes(struct build *b, const struct call *c, struct equation *
     for (int i = 0; i < q->n; i++) {
         int n = (int)strlen(q->in[i]);
         if (n != nodes[i]->rank) {
-            fail_call(b, c, "\"%s\" has %d letters and %s is %s", q->in[i], n, label(b, &operands[i]),
-                      node_text(b->g, nodes[i]));
+            fail_call(b, c, "\"%s\" has %d letters and %s is %s", q->in[i], n,
+                      label(b, &operands[i]), node_text(b->g, nodes[i]));
             return false;
         }
         for (int a = 0; a < n; a++) {
@@ -209,13 +227,14 @@ static int shape_of(const struct equation *q, const char *letters, int64_t *dim)
     return n;
 }
 
-// [batch, left, sum] and [batch, sum, right] to [batch, left, right].  Nothing to sum: an outer product.
+// [batch, left, sum] and [batch, sum, right] to [batch, left, right].  Nothing to sum: an outer
+// product.
 static struct node *contract(struct build *b, const struct equation *q, struct node **nodes)
 {
     const char *x = q->in[0], *y = q->in[1];
     char batch[MAX_RANK + 1] = {0}, both[MAX_RANK + 1] = {0}, sum[MAX_RANK + 1] = {0};
     char left[MAX_RANK + 1] = {0}, right[MAX_RANK + 1] = {0};
-    char order[2][2 * MAX_RANK + 1] = {{0}}, result[3 * MAX_RANK + 1] = {0};
+    char order[2][3 * MAX_RANK + 1] = {{0}}, result[3 * MAX_RANK + 1] = {0};
     add_letters(both, x, y, true);
     add_letters(batch, both, q->out, true);
     add_letters(sum, both, q->out, false);
@@ -261,7 +280,8 @@ struct value build_einsum(struct build *b, const struct call *c)
     if (!read_equation(b, c, text->text, &q))
         return value_failed();
     if (q.n != c->args[1].n)
-        return fail_call(b, c, "\"%s\" is for %d tensors, got %d", text->text, q.n, c->args[1].n);
+        return fail_call(b, c, "\"%s\" names %d tensor%s, got %d", text->text, q.n,
+                         q.n > 1 ? "s" : "", c->args[1].n);
     if (!as_nodes(b, q.n, operands, nodes) || !match_sizes(b, c, &q, operands, nodes))
         return value_failed();
     for (int i = 0; i < q.n; i++)

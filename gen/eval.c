@@ -119,16 +119,9 @@ static enum precision precision_of(const struct evaluator *e, const struct node 
 
 static bool eval_argument(const struct evaluator *e, const struct node *n, struct value *out)
 {
-    const struct tensor *t = &e->arguments[n->attr.argument];
     if (!value_new(out, n->rank, n->dim))
         return false;
-    int64_t numel = node_numel(n);
-    if (is_real(n))
-        for (int64_t i = 0; i < numel; i++)
-            out->block->data[i].real = load_element(n->dtype, t->data, i);
-    else
-        for (int64_t i = 0; i < numel; i++)
-            out->block->data[i].integer = load_integer(n->dtype, t->data, i);
+    load_all(n->dtype, e->arguments[n->attr.argument].data, node_numel(n), out->block->data);
     return true;
 }
 

@@ -11,6 +11,7 @@ union element {
 
 // storage.c
 
+void load_all(enum dtype dtype, const void *data, int64_t n, union element *to);
 double round_to(enum dtype dtype, double x);            // floating dtypes, to nearest even
 void round_all(enum dtype dtype, double *x, int64_t n); // the same for n values in place
 int64_t wrap_to(enum dtype dtype, int64_t x);           // integers; bool: x != 0
@@ -64,4 +65,5 @@ bool move(const struct node *n, const struct value *const *in, struct value *out
 // eval_reduce.c: before rounding
 
 bool reduce(const struct node *n, const struct value *x, struct value *out);
-bool contract(const struct node *n, const struct value *a, const struct value *b, struct value *out);
+bool contract(const struct node *n, const struct value *a, const struct value *b,
+              struct value *out);

@@ -152,10 +152,18 @@ bool reduce(const struct node *n, const struct value *x, struct value *out)
     return true;
 }
 
-enum {
-    BLOCK_K = 64,
-    BLOCK_N = 256
-}; // a block of b stays in the cache while all rows of a pass over it
+enum { BLOCK_K = 64, BLOCK_N = 256 }; // a block of b stays in the cache for all rows of a
+
+// row[0..n) += the sum of four rows of b, each times its factor: one pass over row for four
+// products.
+static void add_four_rows(int64_t n, const double *factor, const double *b, int64_t stride,
+                          double *row)
+{
+    const double *b1 = b + stride, *b2 = b1 + stride, *b3 = b2 + stride;
+    double f0 = factor[0], f1 = factor[1], f2 = factor[2], f3 = factor[3];
+    for (int64_t j = 0; j < n; j++)
+        row[j] += (f0 * b[j] + f1 * b1[j]) + (f2 * b2[j] + f3 * b3[j]);
+}
 
 static void add_product_real(int64_t m, int64_t k, int64_t n, const double *a, const double *b,
                              double *out)
@@ -163,13 +171,16 @@ static void add_product_real(int64_t m, int64_t k, int64_t n, const double *a, c
     for (int64_t p0 = 0; p0 < k; p0 += BLOCK_K)
         for (int64_t j0 = 0; j0 < n; j0 += BLOCK_N) {
             int64_t p1 = p0 + BLOCK_K < k ? p0 + BLOCK_K : k;
-            int64_t j1 = j0 + BLOCK_N < n ? j0 + BLOCK_N : n;
-            for (int64_t i = 0; i < m; i++)
-                for (int64_t p = p0; p < p1; p++) {
-                    double factor = a[i * k + p];
-                    for (int64_t j = j0; j < j1; j++)
-                        out[i * n + j] += factor * b[p * n + j];
-                }
+            int64_t width = j0 + BLOCK_N < n ? BLOCK_N : n - j0;
+            for (int64_t i = 0; i < m; i++) {
+                double *row = out + i * n + j0;
+                int64_t p = p0;
+                for (; p + 4 <= p1; p += 4)
+                    add_four_rows(width, a + i * k + p, b + p * n + j0, n, row);
+                for (; p < p1; p++)
+                    for (int64_t j = 0; j < width; j++)
+                        row[j] += a[i * k + p] * b[p * n + j0 + j];
+            }
         }
 }
 

@@ -33,7 +33,8 @@ bool fail_unknown(struct build *b, struct span at, const char *what, const char 
 {
     const char *best = NULL;
     int distance = INT32_MAX;
-    for (int i = 0; i < 3; i++) {
+    bool is_shown = b->g->n_errors < MAX_ERRORS; // looking through all names takes its time
+    for (int i = 0; is_shown && i < 3; i++) {
         const char *near = maps[i] ? map_nearest(b->g, maps[i], name, &distance) : NULL;
         best = near ? near : best;
     }
@@ -51,7 +52,8 @@ static struct value fail_name(struct build *b, const struct expr *e)
         fail_at(b->g, e->at, "%s is used before it is defined", e->text);
         note_at(b->g, later->name_at, "%s is defined here", e->text);
     } else if (scope->callee && (later || map_find(&b->top.symbols, e->text, len))) {
-        fail_at(b->g, e->at, "unknown name `%s`: a function sees its arguments and the program's sizes",
+        fail_at(b->g, e->at,
+                "unknown name `%s`: a function sees its arguments and the program's sizes",
                 e->text);
     } else if (map_find(&b->own, e->text, len) || map_find(&b->known, e->text, len)) {
         fail_at(b->g, e->at, "%s is a function: call it, as in %s(x)", e->text, e->text);
@@ -118,7 +120,7 @@ static struct value list_binary(struct build *b, enum token_kind symbol, const s
     bool repeats = symbol == TOKEN_times && x->kind == VALUE_list && y->kind == VALUE_integer;
     int64_t times = repeats ? (y->integer > 0 ? y->integer : 0) : 1;
     if (!joins && !repeats) {
-        fail(b->g, "%s takes no %s with %s", token_name(symbol), value_kind_text(b, x),
+        fail(b->g, "%s does not take %s and %s", token_name(symbol), value_kind_text(b, x),
              value_kind_text(b, y));
         return value_failed();
     }
@@ -182,7 +184,8 @@ static struct value combine(struct build *b, enum token_kind symbol, const struc
     struct value in[2] = {*x, *y};
     bool equality = symbol == TOKEN_eq || symbol == TOKEN_ne;
     bool logic = symbol == TOKEN_and || symbol == TOKEN_or;
-    bool numbers = (is_scalar(x) || x->kind == VALUE_node) && (is_scalar(y) || y->kind == VALUE_node);
+    bool numbers =
+        (is_scalar(x) || x->kind == VALUE_node) && (is_scalar(y) || y->kind == VALUE_node);
     bool tensors = x->kind == VALUE_node || y->kind == VALUE_node;
     if (equality && !numbers)
         return value_bool(is_same(x, y) == (symbol == TOKEN_eq));
@@ -205,7 +208,8 @@ static struct value combine(struct build *b, enum token_kind symbol, const struc
     return elementwise(b, NULL, operator_op(symbol), 2, in);
 }
 
-// One operator of a chain: x is its left side.  `and` and `or` look at the right side only if x leaves it open.
+// One operator of a chain: x is its left side.  `and` and `or` look at the right side only if x
+// leaves it open.
 static struct value evaluate_operator(struct build *b, const struct expr *e, const struct value *x)
 {
     bool truth, logic = e->symbol == TOKEN_and || e->symbol == TOKEN_or;
@@ -264,7 +268,7 @@ static struct value evaluate_unary(struct build *b, const struct expr *e)
         return want_bool(b, "`not`", &x, &truth) ? value_bool(!truth) : value_failed();
     if (is_scalar(&x))
         return scalar_unary(b, op, &x);
-    fail(b->g, "`-` takes no %s", value_kind_text(b, &x));
+    fail(b->g, "`-` does not take %s", value_kind_text(b, &x));
     return value_failed();
 }
 

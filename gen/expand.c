@@ -1,7 +1,8 @@
 // expand.c: calls: a function's name and arguments to the value it returns.
 //
-// A function of the language is expanded where it is called: its parameters are the argument values, sizes among them
-// are known, so its `if`s are decided here.  Whatever the prelude builds belongs to the user's call.
+// A function of the language is expanded where it is called: its parameters are the argument
+// values, sizes among them are known, so its `if`s are decided here.  Whatever the prelude builds
+// belongs to the user's call.
 
 #include "gen/build.h"
 #include <stdlib.h>
@@ -9,16 +10,34 @@
 
 // Names of one argument: PyTorch's, NumPy's and ours.
 static const char *const other_names[][2] = {
-    {"dim", "axis"},          {"keepdim", "keepdims"},    {"ddof", "correction"},
-    {"a_min", "min"},         {"a_max", "max"},           {"p", "ord"},
-    {"k", "diagonal"},        {"input", "x"},             {"a", "x"},
-    {"dims", "axis"},         {"axes", "axis"},           {"constant_values", "value"},
-    {"pad_width", "pad"},     {"newshape", "shape"},      {"size", "shape"},
-    {"fill_value", "value"},  {"running_mean", "mean"},   {"running_var", "var"},
-    {"condition", "c"},       {"exponent", "y"},          {"other", "y"},
-    {"dim0", "axis"},         {"dim1", "axis1"},          {"axis0", "axis"},
-    {"w", "weight"},          {"start_dim", "start_axis"}, {"end_dim", "end_axis"},
-    {"tensors", "arrays"},
+    {"dim",             "axis"      },
+    {"keepdim",         "keepdims"  },
+    {"ddof",            "correction"},
+    {"a_min",           "min"       },
+    {"a_max",           "max"       },
+    {"p",               "ord"       },
+    {"k",               "diagonal"  },
+    {"input",           "x"         },
+    {"a",               "x"         },
+    {"dims",            "axis"      },
+    {"axes",            "axis"      },
+    {"constant_values", "value"     },
+    {"pad_width",       "pad"       },
+    {"newshape",        "shape"     },
+    {"size",            "shape"     },
+    {"fill_value",      "value"     },
+    {"running_mean",    "mean"      },
+    {"running_var",     "var"       },
+    {"condition",       "c"         },
+    {"exponent",        "y"         },
+    {"other",           "y"         },
+    {"dim0",            "axis"      },
+    {"dim1",            "axis1"     },
+    {"axis0",           "axis"      },
+    {"w",               "weight"    },
+    {"start_dim",       "start_axis"},
+    {"end_dim",         "end_axis"  },
+    {"tensors",         "arrays"    },
 };
 
 static bool is_called(struct span keyword, const char *name)
@@ -57,10 +76,14 @@ static const char *function_text(struct build *b, const struct function *f)
 }
 
 // From "x, axis?, *rest"
-static void read_signature(struct build *b, const struct callee *callee, struct signature *s)
+static const struct signature *signature_of(struct build *b, struct callee *callee)
 {
-    const char *at = callee->builtin ? callee->builtin->parameters : function_text(b, callee->function);
-    *s = (struct signature){.text = at};
+    if (callee->signature)
+        return callee->signature;
+    const char *at =
+        callee->builtin ? callee->builtin->parameters : function_text(b, callee->function);
+    struct signature *s = callee->signature = arena_new(b->g, struct signature, 1);
+    s->text = at;
     while (*at) {
         s->collects = *at == '*';
         at += s->collects;
@@ -70,6 +93,7 @@ static void read_signature(struct build *b, const struct callee *callee, struct 
         at += len + (at[len] == '?');
         at += strspn(at, ", ");
     }
+    return s;
 }
 
 static bool bind_keyword(struct build *b, const struct signature *s, const struct callee *callee,
@@ -95,20 +119,26 @@ static bool bind_arguments(struct build *b, const struct expr *e, const struct s
                            struct call *c, bool *given)
 {
     const char *name = c->callee->name;
+    bool named = false;
     for (int i = 0; i < e->n_items; i++) {
         int position = i;
+        named = named || e->keywords[i].at;
+        if (named && !e->keywords[i].at)
+            return fail_at(b->g, e->items[i]->at, "%s: an argument without a name follows one with",
+                           name);
         if (e->keywords[i].at) {
             if (!bind_keyword(b, s, c->callee, e->keywords[i], &position))
                 return false;
         } else if (s->collects && i >= s->n - 1) {
             position = s->n - 1;
         } else if (i >= s->n) {
-            return fail_at(b->g, e->items[i]->at, "%s: %d arguments are too many; it takes (%s)", name,
-                           e->n_items, s->text);
+            return fail_at(b->g, e->items[i]->at, "%s: %d arguments are too many; it takes (%s)",
+                           name, e->n_items, s->text);
         }
         bool collects = s->collects && position == s->n - 1;
         if (given[position] && !collects)
-            return fail_at(b->g, e->items[i]->at, "%s: %s is given twice", name, s->names[position]);
+            return fail_at(b->g, e->items[i]->at, "%s: %s is given twice", name,
+                           s->names[position]);
         struct value v = evaluate(b, e->items[i]);
         if (v.kind == VALUE_failed)
             return false;
@@ -121,7 +151,8 @@ static bool bind_arguments(struct build *b, const struct expr *e, const struct s
     place_at(b, e->at);
     for (int i = 0; i < s->n; i++)
         if (!given[i] && !s->optional[i])
-            return fail_at(b->g, e->at, "%s: %s is missing; it takes (%s)", name, s->names[i], s->text);
+            return fail_at(b->g, e->at, "%s: %s is missing; it takes (%s)", name, s->names[i],
+                           s->text);
     return true;
 }
 
@@ -138,8 +169,10 @@ static struct value run_statement(struct build *b, const struct statement *s, bo
     case STATEMENT_if:
         place_at(b, s->value->at);
         if (v.kind == VALUE_node) {
-            fail(b->g, "`if` is decided when the program is built, and %s is a tensor: use where(c, x, y)",
-                 label(b, &v));
+            fail(
+                b->g,
+                "`if` is decided when the program is built, and %s is a tensor: use where(c, x, y)",
+                label(b, &v));
             return value_failed();
         }
         if (!want_bool(b, "`if`", &v, &truth))
@@ -190,11 +223,20 @@ static bool define_parameters(struct build *b, const struct function *f, const s
     return true;
 }
 
+// Of a stack of calls the innermost and the outermost are told.
+static void note_call(struct build *b, const struct call *c)
+{
+    if (b->n_noted != b->g->n_errors || !b->scope->callee)
+        note_at(b->g, c->at, "in this call of %s", c->callee->name);
+    b->n_noted = b->g->n_errors;
+}
+
 static struct value expand(struct build *b, const struct call *c, const bool *given)
 {
     const struct function *f = c->callee->function;
-    struct scope *caller = b->scope, scope = {
-        .callee = c->callee, .caller = caller, .in_prelude = c->callee->in_prelude};
+    struct scope *caller = b->scope, scope = {.callee = c->callee,
+                                              .caller = caller,
+                                              .in_prelude = c->callee->in_prelude};
     const char *within = b->g->within;
     bool returned = false;
     if (scope.in_prelude && !within)
@@ -210,7 +252,7 @@ static struct value expand(struct build *b, const struct call *c, const bool *gi
     b->scope = caller;
     b->g->within = within;
     if (v.kind == VALUE_failed && !scope.in_prelude)
-        note_at(b->g, c->at, "in this call of %s", f->name);
+        note_call(b, c);
     place_at(b, c->at);
     return v;
 }
@@ -250,11 +292,10 @@ struct value call_function(struct build *b, const struct expr *e)
             fail_at(b->g, e->at, "the program expands to more than %d calls", MAX_CALLS);
         return value_failed();
     }
-    struct signature s;
-    read_signature(b, callee, &s);
+    const struct signature *s = signature_of(b, callee);
     for (int i = 0; i < MAX_PARAMETERS; i++)
         c.args[i] = value_none();
-    if (!bind_arguments(b, e, &s, &c, given))
+    if (!bind_arguments(b, e, s, &c, given))
         return value_failed();
     return callee->builtin ? callee->builtin->make(b, &c) : expand(b, &c, given);
 }

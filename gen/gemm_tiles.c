@@ -142,18 +142,19 @@ static int load_rounds(const struct gemm_tile *tile, int vec_a, int vec_b)
 // The vectors that the problem allows and the tile takes whole.
 static void choose_vectors(const struct gemm_problem *p, struct gemm_tile *tile)
 {
-    tile->vec_a = min_int(p->vec_a, p->a_along_k ? tile->block_k : tile->block_m);
-    tile->vec_b = min_int(p->vec_b, p->b_along_k ? tile->block_k : tile->block_n);
-    tile->vec_c = min_int(p->vec_c, min_int(tile->thread_n, 16 / p->acc_bytes));
+    int run = 16 / p->acc_bytes; // a wider vector would only hold more registers
+    tile->vec_a = min_int(min_int(p->vec_a, run), p->a_along_k ? tile->block_k : tile->block_m);
+    tile->vec_b = min_int(min_int(p->vec_b, run), p->b_along_k ? tile->block_k : tile->block_n);
+    tile->vec_c = min_int(min_int(p->vec_c, run), tile->thread_n);
 }
 
 static int register_bound(const struct gemm_problem *p, const struct shape *s, const struct gemm_tile *tile)
 {
-    int whole = 16 / p->acc_bytes;
-    int whole_a = min_int(whole, p->a_along_k ? tile->block_k : tile->block_m);
-    int whole_b = min_int(whole, p->b_along_k ? tile->block_k : tile->block_n);
-    int loads = load_rounds(tile, tile->vec_a, tile->vec_b) - load_rounds(tile, whole_a, whole_b);
-    return s->registers[p->acc_bytes / 8] + p->extra_registers + LOAD_REGISTERS * (loads > 0 ? loads : 0);
+    int run = 16 / p->acc_bytes;
+    int whole_a = min_int(run, p->a_along_k ? tile->block_k : tile->block_m);
+    int whole_b = min_int(run, p->b_along_k ? tile->block_k : tile->block_n);
+    int more_loads = load_rounds(tile, tile->vec_a, tile->vec_b) - load_rounds(tile, whole_a, whole_b);
+    return s->registers[p->acc_bytes / 8] + p->extra_registers + LOAD_REGISTERS * more_loads;
 }
 
 static bool make_tile(const struct target *t, const struct gemm_problem *p, const struct shape *s, int split,
@@ -171,7 +172,8 @@ static bool make_tile(const struct target *t, const struct gemm_problem *p, cons
     if (p->floating && p->acc_bytes == 4 && ceil_div(p->k, split) > PROMOTE_K)
         tile->promote_k = PROMOTE_K;
     int registers = min_int(MAX_REGISTERS, register_bound(p, s, tile));
-    tile->blocks_per_sm = t->registers_per_sm / (registers * tile->threads);
+    int warps = t->registers_per_sm / 4 / (32 * registers) * 4; // a quarter of an SM has its own registers
+    tile->blocks_per_sm = warps / (tile->threads / 32);
     tile->shared_bytes = shared_bytes(tile, p);
     if (tile->blocks_per_sm < 1 || tile->shared_bytes > t->shared_per_block)
         return false;

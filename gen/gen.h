@@ -200,6 +200,7 @@ struct token; // defined in lex.h's section of parse.h: only lex.c and parse.c s
 
 struct program_ast; // syntax.h
 struct program_ast *parse(struct gen *g, const struct source *source);
+void print_syntax(const struct program_ast *program, FILE *out); // with all brackets
 
 // build.c: syntax tree x sizes to graph.  Sizes not given take their defaults or are bound from argument shapes.
 

@@ -1,7 +1,7 @@
 // lex.c: text to tokens, one at a time.
 //
-// A newline is a token except inside ( ) and [ ]; several are one.  What belongs to no token comes out as TOKEN_bad,
-// with the message that the parser reports if it gets that far.
+// A newline is a token except inside ( ) and [ ]; several are one.  What belongs to no token comes
+// out as TOKEN_bad, with the message that the parser reports if it gets that far.
 
 #include "gen/syntax.h"
 #include <errno.h>
@@ -14,13 +14,15 @@ enum { LONGEST_NAME = 255 };
 static const struct spelling {
     const char *text;
     enum token_kind kind;
-} spellings[] = {
+} spellings[] =
+    {
 #define TOKEN(name, text) {text, TOKEN_##name},
 #define KEYWORD(name)
 #include "gen/tokens.def"
 #undef TOKEN
 #undef KEYWORD
-}, keywords[] = {
+},
+  keywords[] = {
 #define TOKEN(name, text)
 #define KEYWORD(name) {#name, TOKEN_##name},
 #include "gen/tokens.def"
@@ -72,7 +74,10 @@ static bool goes_on_name(char c)
 
 static struct token bad(const char *at, int64_t len, const char *message)
 {
-    return (struct token){.kind = TOKEN_bad, .at = {at, (int)len}, .message = message};
+    return (struct token){
+        .kind = TOKEN_bad, .at = {at, (int)len},
+             .message = message
+    };
 }
 
 static struct token name(struct lexer *l)
@@ -83,7 +88,9 @@ static struct token name(struct lexer *l)
     int64_t len = l->at - at;
     if (len > LONGEST_NAME)
         return bad(at, len, "a name has at most 255 characters");
-    struct token t = {.kind = TOKEN_name, .at = {at, (int)len}};
+    struct token t = {
+        .kind = TOKEN_name, .at = {at, (int)len}
+    };
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
         if (!strncmp(keywords[i].text, at, (size_t)len) && !keywords[i].text[len])
             t.kind = keywords[i].kind;
@@ -115,10 +122,11 @@ static struct token number(struct lexer *l)
         t.kind = TOKEN_float;
         l->at = skip_digits(l->at + 1);
     }
-    const char *exponent = l->at + 1 + (l->at[1] == '-' || l->at[1] == '+');
-    if ((*l->at == 'e' || *l->at == 'E') && is_digit(*exponent)) {
+    bool scaled = *l->at == 'e' || *l->at == 'E',
+         is_signed = scaled && (l->at[1] == '-' || l->at[1] == '+');
+    if (scaled && is_digit(l->at[1 + is_signed])) {
         t.kind = TOKEN_float;
-        l->at = skip_digits(exponent);
+        l->at = skip_digits(l->at + 1 + is_signed);
     }
     if (goes_on_name(*l->at)) {
         while (goes_on_name(*l->at))
@@ -144,7 +152,9 @@ static struct token text(struct lexer *l)
     l->at = stop + closed;
     if (!closed)
         return bad(at, stop - at, "a string without its closing quote");
-    return (struct token){.kind = TOKEN_text, .at = {at, (int)(l->at - at)}};
+    return (struct token){
+        .kind = TOKEN_text, .at = {at, (int)(l->at - at)}
+    };
 }
 
 static struct token unknown(struct lexer *l)
@@ -168,7 +178,9 @@ static struct token symbol(struct lexer *l)
         int len = (int)strlen(spellings[i].text);
         if (strncmp(spellings[i].text, l->at, (size_t)len))
             continue;
-        struct token t = {.kind = spellings[i].kind, .at = {l->at, len}};
+        struct token t = {
+            .kind = spellings[i].kind, .at = {l->at, len}
+        };
         l->at += len;
         if (t.kind == TOKEN_left || t.kind == TOKEN_left_bracket)
             l->depth++;
@@ -196,7 +208,9 @@ static void skip_blanks(struct lexer *l)
 struct token lex(struct lexer *l)
 {
     skip_blanks(l);
-    struct token t = {.kind = TOKEN_end, .at = {l->at, 0}};
+    struct token t = {
+        .kind = TOKEN_end, .at = {l->at, 0}
+    };
     bool first = l->fresh;
     if (l->at >= l->end) {
         t.first = true;

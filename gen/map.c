@@ -1,4 +1,5 @@
-// map.c: names in, what they name out, in constant time; for an unknown name the nearest known one; growing arrays.
+// map.c: names in, what they name out, in constant time; for an unknown name the nearest known one;
+// growing arrays.
 
 #include "gen/syntax.h"
 #include <string.h>

@@ -1,4 +1,5 @@
-// parse.c: program text to syntax tree.  A statement that is wrong is reported once, and parsing goes on with the next.
+// parse.c: program text to syntax tree.  A statement that is wrong is reported once, and parsing
+// goes on with the next.
 
 #include "gen/syntax.h"
 #include <string.h>
@@ -13,8 +14,8 @@ static bool begins_declaration(const struct parser *p)
     return false;
 }
 
-// Skips to the next statement, over whole blocks.  An unclosed bracket ends where a line begins as only a statement
-// can, an unclosed block where a function begins.
+// Skips to the next statement, over whole blocks.  An unclosed bracket ends where a line begins as
+// only a statement can, an unclosed block where a function begins.
 static void recover(struct parser *p)
 {
     for (int braces = 0;; advance(p)) {
@@ -58,8 +59,8 @@ static struct type_ast *parse_type(struct parser *p)
         return NULL;
     }
     struct span open = p->token.at;
-    if (!expect(p, TOKEN_left_bracket, arena_text(p->g, "`[`: a rank-0 tensor is %s[]",
-                                                  dtype_info[type->dtype].name)))
+    if (!expect(p, TOKEN_left_bracket,
+                arena_text(p->g, "`[`: a rank-0 tensor is %s[]", dtype_info[type->dtype].name)))
         return NULL;
     bool ok = accept(p, TOKEN_right_bracket), more = !ok;
     while (more) {
@@ -166,7 +167,7 @@ static bool parse_line(struct parser *p, struct block *block)
     s->at = span_from(first, p->last.at);
     append(p, block, s);
     return p->token.kind == TOKEN_right_brace || accept(p, TOKEN_newline) ||
-           fail_expected(p, "the end of the statement");
+           s->kind == STATEMENT_if || fail_expected(p, "the end of the statement");
 }
 
 // { statements, a line each }
@@ -258,9 +259,9 @@ static bool parse_statement(struct parser *p, struct program_ast *ast)
         return parse_header(p, ast);
     struct statement *s = arena_new(p->g, struct statement, 1);
     struct span first = p->token.at;
-    bool ok = !declares                       ? parse_assign(p, s)
+    bool ok = !declares                      ? parse_assign(p, s)
               : is_word(&p->token, "output") ? parse_output(p, s)
-                                              : parse_argument(p, s);
+                                             : parse_argument(p, s);
     if (!ok)
         return false;
     s->at = span_from(first, p->last.at);

@@ -2,8 +2,9 @@
 //
 //     or < and < not < comparison < + - < * / // % @ < unary - < ** < call, index, .T
 //
-// as Python has them, but that comparisons do not chain.  A chain of operators is a left-deep tree, however long;
-// only brackets, unary operators and ** nest, and those are counted.  NULL: failed and reported.
+// as Python has them, but that comparisons do not chain.  A chain of operators is a left-deep tree,
+// however long; only brackets, unary operators and ** nest, and those are counted.  NULL: failed
+// and reported.
 
 #include "gen/syntax.h"
 #include <math.h>
@@ -49,8 +50,8 @@ bool fail_expected(struct parser *p, const char *expected)
         return fail_at(p->g, t->at, "%s", t->message);
     bool own = t->kind >= TOKEN_name && t->kind <= TOKEN_text;
     bool cut = t->at.len > LONGEST_QUOTED;
-    const char *got = own ? arena_text(p->g, "`%.*s%s`", cut ? LONGEST_QUOTED : t->at.len,
-                                       t->at.at, cut ? "..." : "")
+    const char *got = own ? arena_text(p->g, "`%.*s%s`", cut ? LONGEST_QUOTED : t->at.len, t->at.at,
+                                       cut ? "..." : "")
                           : token_name(t->kind);
     return fail_at(p->g, t->at, "expected %s, got %s", expected, got);
 }
@@ -214,8 +215,10 @@ static struct expr *parse_attribute(struct parser *p, struct expr *left)
         if (p->token.kind == TOKEN_left)
             fail_at(g, name.at, "there are no methods: write %s(x) for x.%s()", text, text);
         else
-            fail_at(g, name.at, "unknown attribute `%s`; there are .T, shape(x), size(x, axis), rank(x) "
-                                "and dtype(x)", text);
+            fail_at(g, name.at,
+                    "unknown attribute `%s`; there are .T, shape(x), size(x, axis), rank(x) "
+                    "and dtype(x)",
+                    text);
         return NULL;
     }
     struct expr *e = expr_new(p, EXPR_transpose, span_from(left->at, name.at));
@@ -278,7 +281,8 @@ static struct expr *parse_atom(struct parser *p)
         return parse_items(p, expr_new(p, EXPR_list, t.at), TOKEN_right_bracket);
     if (!accept(p, TOKEN_name)) {
         if (t.kind == TOKEN_not)
-            fail_at(p->g, t.at, "`not` binds less tightly than what stands before it: put it in parentheses");
+            fail_at(p->g, t.at,
+                    "`not` binds less tightly than what stands before it: put it in parentheses");
         else
             fail_expected(p, "a value");
         return NULL;

@@ -1,7 +1,8 @@
-// scalar.c: arithmetic of what is known when the program is built: sizes and numbers in, a size or number out.
+// scalar.c: arithmetic of what is known when the program is built: sizes and numbers in, a size or
+// number out.
 //
-// Integers are exact and overflow is an error.  `/` gives a float, as Python's does, which stays usable as an integer
-// where it divides evenly.  No tensor is involved, so a result is still weak.
+// Integers are exact and overflow is an error.  `/` gives a float, as Python's does, which stays
+// usable as an integer where it divides evenly.  No tensor is involved, so a result is still weak.
 
 #include "gen/build.h"
 #include <math.h>
@@ -19,8 +20,7 @@ static struct value overflow(struct build *b)
 
 static struct value whole(int64_t i)
 {
-    return (struct value){
-        .kind = VALUE_float, .whole = true, .integer = i, .number = (double)i};
+    return (struct value){.kind = VALUE_float, .whole = true, .integer = i, .number = (double)i};
 }
 
 static bool integer_power(int64_t x, int64_t n, int64_t *out)
@@ -176,12 +176,29 @@ static const struct scalar_function {
     enum op op;
     double (*of)(double);
 } scalar_functions[] = {
-    {OP_abs, fabs},     {OP_sign, sign_of}, {OP_sqrt, sqrt},   {OP_rsqrt, reciprocal_root},
-    {OP_exp, exp},      {OP_exp2, exp2},    {OP_expm1, expm1}, {OP_log, log},
-    {OP_log2, log2},    {OP_log1p, log1p},  {OP_sin, sin},     {OP_cos, cos},
-    {OP_tan, tan},      {OP_tanh, tanh},    {OP_sinh, sinh},   {OP_cosh, cosh},
-    {OP_atan, atan},    {OP_erf, erf},      {OP_erfc, erfc},   {OP_floor, floor},
-    {OP_ceil, ceil},    {OP_round, rint},   {OP_trunc, trunc},
+    {OP_abs,   fabs           },
+    {OP_sign,  sign_of        },
+    {OP_sqrt,  sqrt           },
+    {OP_rsqrt, reciprocal_root},
+    {OP_exp,   exp            },
+    {OP_exp2,  exp2           },
+    {OP_expm1, expm1          },
+    {OP_log,   log            },
+    {OP_log2,  log2           },
+    {OP_log1p, log1p          },
+    {OP_sin,   sin            },
+    {OP_cos,   cos            },
+    {OP_tan,   tan            },
+    {OP_tanh,  tanh           },
+    {OP_sinh,  sinh           },
+    {OP_cosh,  cosh           },
+    {OP_atan,  atan           },
+    {OP_erf,   erf            },
+    {OP_erfc,  erfc           },
+    {OP_floor, floor          },
+    {OP_ceil,  ceil           },
+    {OP_round, rint           },
+    {OP_trunc, trunc          },
 };
 
 // abs, sign and the roundings of an integer, and the larger of two, are integers still.

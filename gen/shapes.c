@@ -1,4 +1,5 @@
-// shapes.c: calls that move elements without computing: reshape to pad, and tensors made from a shape alone.
+// shapes.c: calls that move elements without computing: reshape to pad, and tensors made from a
+// shape alone.
 
 #include "gen/build.h"
 #include <inttypes.h>
@@ -17,8 +18,8 @@ static bool want_shape(struct build *b, const struct call *c, const struct value
             continue;
         }
         if (dim[a] < 0) {
-            fail_call(b, c, "%s%" PRId64 " is no size", dim[a] == -1 && open >= 0 ? "a second " : "",
-                      dim[a]);
+            fail_call(b, c, "%s%" PRId64 " is no size",
+                      dim[a] == -1 && open >= 0 ? "a second " : "", dim[a]);
             return false;
         }
         if (dim[a] > MAX_ELEMENTS || (dim[a] && product > MAX_ELEMENTS / dim[a])) {
@@ -72,8 +73,8 @@ static struct value permute_call(struct build *b, const struct call *c)
     return x ? permute_all(b, c, x, &c->args[1]) : value_failed();
 }
 
-// PyTorch's transpose(x, 0, 1) swaps two axes, NumPy's transpose(x, (1, 0, 2)) orders all; transpose(x) of a
-// matrix is x.T, of more axes the two disagree.
+// PyTorch's transpose(x, 0, 1) swaps two axes, NumPy's transpose(x, (1, 0, 2)) orders all;
+// transpose(x) of a matrix is x.T, of more axes the two disagree.
 static struct value transpose_call(struct build *b, const struct call *c)
 {
     struct node *x = node_of(b, &c->args[0]);
@@ -110,8 +111,8 @@ static struct value broadcast_call(struct build *b, const struct call *c)
     }
     if (fits)
         return value_node(same ? x : graph_broadcast(b->g, b->graph, x, rank, dim));
-    fail_call(b, c, "%s is %s and does not broadcast to %s", label(b, &c->args[0]), node_text(b->g, x),
-              shape_text(b->g, x->dtype, rank, dim));
+    fail_call(b, c, "%s is %s and does not broadcast to %s", label(b, &c->args[0]),
+              node_text(b->g, x), shape_text(b->g, x->dtype, rank, dim));
     note_declared(b, &c->args[0]);
     return value_failed();
 }
@@ -223,7 +224,8 @@ static struct node **want_tensors(struct build *b, const struct call *c, int *n)
 }
 
 // All but the size along `axis` agree (-1: that one too).
-static bool fit_together(struct build *b, const struct call *c, int n, struct node **nodes, int axis)
+static bool fit_together(struct build *b, const struct call *c, int n, struct node **nodes,
+                         int axis)
 {
     for (int i = 1; i < n; i++) {
         bool fits = nodes[i]->rank == nodes[0]->rank;
@@ -271,7 +273,8 @@ static struct value stack_call(struct build *b, const struct call *c)
     return value_node(n == 1 ? nodes[0] : graph_concat(b->g, b->graph, n, nodes, axis));
 }
 
-// NumPy's ((before, after), ...) for each axis, or PyTorch's flat list that begins with the last axis
+// NumPy's ((before, after), ...) for each axis, or PyTorch's flat list that begins with the last
+// axis
 static bool want_widths(struct build *b, const struct call *c, int rank, int64_t *before,
                         int64_t *after)
 {
@@ -413,20 +416,20 @@ static struct value slice_call(struct build *b, const struct call *c)
 }
 
 const struct builtin shape_builtins[] = {
-    {"reshape", "x, shape", reshape_call, OP_reshape},
-    {"permute", "x, axis", permute_call, OP_permute},
-    {"transpose", "x, axis?, axis1?", transpose_call, OP_permute},
-    {"broadcast_to", "x, shape", broadcast_call, OP_broadcast},
-    {"squeeze", "x, axis?", squeeze_call, OP_reshape},
-    {"unsqueeze", "x, axis", unsqueeze_call, OP_reshape},
-    {"flatten", "x, start_axis?, end_axis?", flatten_call, OP_reshape},
-    {"flip", "x, axis?", flip_call, OP_slice},
-    {"concat", "arrays, axis?", concat_call, OP_concat},
-    {"stack", "arrays, axis?", stack_call, OP_concat},
-    {"pad", "x, pad, value?", pad_call, OP_pad},
-    {"iota", "shape, axis?", iota_call, OP_iota},
-    {"slice", "x, axis?, start?, stop?, step?", slice_call, OP_slice},
-    {"align", "x, w, axis", align_call, OP_reshape},
-    {"check_along", "x, w, axis", check_along_call, OP_reshape},
-    {NULL, NULL, NULL, OP_COUNT},
+    {"reshape",      "x, shape",                       reshape_call,     OP_reshape  },
+    {"permute",      "x, axis",                        permute_call,     OP_permute  },
+    {"transpose",    "x, axis?, axis1?",               transpose_call,   OP_permute  },
+    {"broadcast_to", "x, shape",                       broadcast_call,   OP_broadcast},
+    {"squeeze",      "x, axis?",                       squeeze_call,     OP_reshape  },
+    {"unsqueeze",    "x, axis",                        unsqueeze_call,   OP_reshape  },
+    {"flatten",      "x, start_axis?, end_axis?",      flatten_call,     OP_reshape  },
+    {"flip",         "x, axis?",                       flip_call,        OP_slice    },
+    {"concat",       "arrays, axis?",                  concat_call,      OP_concat   },
+    {"stack",        "arrays, axis?",                  stack_call,       OP_concat   },
+    {"pad",          "x, pad, value?",                 pad_call,         OP_pad      },
+    {"iota",         "shape, axis?",                   iota_call,        OP_iota     },
+    {"slice",        "x, axis?, start?, stop?, step?", slice_call,       OP_slice    },
+    {"align",        "x, w, axis",                     align_call,       OP_reshape  },
+    {"check_along",  "x, w, axis",                     check_along_call, OP_reshape  },
+    {NULL,           NULL,                             NULL,             OP_COUNT    },
 };

@@ -1,4 +1,5 @@
-// sizes.c: the program's sizes get their values: those given, the defaults of the others; or from an argument's shape.
+// sizes.c: the program's sizes get their values: those given, the defaults of the others; or from
+// an argument's shape.
 
 #include "gen/build.h"
 #include <inttypes.h>
@@ -31,10 +32,12 @@ static bool check_given(struct gen *g, const struct program_ast *program, const 
             ok = program->n_sizes
                      ? fail_at(g, program->at, "unknown size %s: the program's sizes are %s",
                                sizes[i].name, size_names(g, program))
-                     : fail_at(g, program->at, "unknown size %s: the program has no sizes", sizes[i].name);
+                     : fail_at(g, program->at, "unknown size %s: the program has no sizes",
+                               sizes[i].name);
         for (int j = 0; j < i; j++)
             if (!strcmp(sizes[i].name, sizes[j].name) && sizes[i].value != sizes[j].value)
-                ok = fail_at(g, program->at, "size %s is given twice: as %" PRId64 " and as %" PRId64,
+                ok = fail_at(g, program->at,
+                             "size %s is given twice: as %" PRId64 " and as %" PRId64,
                              sizes[i].name, sizes[j].value, sizes[i].value);
     }
     return ok;
@@ -48,8 +51,8 @@ static const struct size *given(const struct size *sizes, int n_sizes, const cha
     return NULL;
 }
 
-static bool check_missing(struct gen *g, const struct program_ast *program, const struct size *sizes,
-                          int n_sizes)
+static bool check_missing(struct gen *g, const struct program_ast *program,
+                          const struct size *sizes, int n_sizes)
 {
     const char *names = "", *options = "";
     const struct parameter *first = NULL;
@@ -62,8 +65,8 @@ static bool check_missing(struct gen *g, const struct program_ast *program, cons
         options = arena_text(g, "%s -D %s=8", options, p->name);
         first = first ? first : p;
     }
-    return !first || fail_at(g, first->at, "size%s %s %s no value: give one, as in%s", n > 1 ? "s" : "",
-                             names, n > 1 ? "have" : "has", options);
+    return !first || fail_at(g, first->at, "size%s %s %s no value: give one, as in%s",
+                             n > 1 ? "s" : "", names, n > 1 ? "have" : "has", options);
 }
 
 static bool bind_size(struct build *b, const struct parameter *p, const struct size *size,
@@ -81,7 +84,8 @@ static bool bind_size(struct build *b, const struct parameter *p, const struct s
     if (*value < 0)
         return fail_at(g, p->at, "size %s is negative: %" PRId64, p->name, *value);
     if (*value > MAX_SIZE)
-        return fail_at(g, p->at, "size %s is too large: %" PRId64 ", and 2^40 is the most", p->name, *value);
+        return fail_at(g, p->at, "size %s is too large: %" PRId64 ", and 2^40 is the most", p->name,
+                       *value);
     struct symbol *s = define(b, p->name, p->at, value_integer(*value), "size");
     if (s)
         map_put(g, &b->sizes.symbols, p->name, (int)strlen(p->name), s);
@@ -122,15 +126,15 @@ static bool bind_dim(struct gen *g, const struct program_ast *program, const str
 {
     const struct expr *e = s->type->dim[axis];
     if (e->kind == EXPR_integer && e->integer != dim)
-        return fail_at(g, e->at, "%s has %" PRId64 " at axis %d, and the program says %" PRId64, s->name,
-                       dim, axis, e->integer);
+        return fail_at(g, e->at, "%s has %" PRId64 " at axis %d, and the program says %" PRId64,
+                       s->name, dim, axis, e->integer);
     if (e->kind != EXPR_name || find_size(program, e->text) < 0)
         return true;
     for (int i = 0; i < *n; i++)
         if (!strcmp(out[i].name, e->text))
             return out[i].value == dim ||
-                   fail_at(g, e->at, "size %s is %" PRId64 " and %" PRId64 " in the shape of %s", e->text,
-                           out[i].value, dim, s->name);
+                   fail_at(g, e->at, "size %s is %" PRId64 " and %" PRId64 " in the shape of %s",
+                           e->text, out[i].value, dim, s->name);
     out[(*n)++] = (struct size){e->text, dim};
     return true;
 }
@@ -153,7 +157,8 @@ bool sizes_of_argument(struct gen *g, const struct program_ast *program, const c
         if (!bind_dim(g, program, s, a, dim[a], found, &n))
             return false;
     if (n > capacity)
-        return fail_at(g, s->type->at, "room for %d sizes, and the shape of %s has %d", capacity, name, n);
+        return fail_at(g, s->type->at, "room for %d sizes, and the shape of %s has %d", capacity,
+                       name, n);
     for (int i = 0; i < n; i++)
         out[i] = found[i];
     *n_out = n;

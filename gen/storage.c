@@ -201,6 +201,22 @@ int64_t load_integer(enum dtype dtype, const void *data, int64_t i)
     return integer_from_real(DT_i64, load_element(dtype, data, i));
 }
 
+void load_all(enum dtype dtype, const void *data, int64_t n, union element *to)
+{
+    float single;
+    if (dtype == DT_f32)
+        for (int64_t i = 0; i < n; i++) {
+            fetch(&single, data, i, sizeof single);
+            to[i].real = single;
+        }
+    else if (dtype_info[dtype].class == CLASS_float)
+        for (int64_t i = 0; i < n; i++)
+            to[i].real = load_element(dtype, data, i);
+    else
+        for (int64_t i = 0; i < n; i++)
+            to[i].integer = load_integer(dtype, data, i);
+}
+
 void store_element(enum dtype dtype, void *data, int64_t i, double value)
 {
     float single = (float)value;

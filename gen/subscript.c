@@ -1,4 +1,5 @@
-// subscript.c: x[1:8:2, None, ..., -1] to a slice and a reshape, as NumPy has it.  Also element i of a list.
+// subscript.c: x[1:8:2, None, ..., -1] to a slice and a reshape, as NumPy has it.  Also element i
+// of a list.
 
 #include "gen/build.h"
 #include <inttypes.h>
@@ -24,11 +25,13 @@ static bool take(struct build *b, struct selection *s, const struct expr *e, int
     struct value v = evaluate(b, e);
     place_at(b, e->at);
     if (v.kind == VALUE_node)
-        return fail(b->g, "an index is known when the program is built; %s is a tensor", label(b, &v));
+        return fail(b->g, "an index is known when the program is built; %s is a tensor",
+                    label(b, &v));
     return want_integer(b, arena_text(b->g, "index of axis %d", s->axis), &v, out);
 }
 
-static bool select_one(struct build *b, const struct index *index, int64_t size, struct selection *s)
+static bool select_one(struct build *b, const struct index *index, int64_t size,
+                       struct selection *s)
 {
     int64_t i;
     if (!take(b, s, index->start, &i))

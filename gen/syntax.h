@@ -1,4 +1,5 @@
-// syntax.h: what lex.c hands to parse.c (tokens) and parse.c to build.c (the tree).  Every node has its span.
+// syntax.h: what lex.c hands to parse.c (tokens) and parse.c to build.c (the tree).  Every node has
+// its span.
 #pragma once
 #include "gen/gen.h"
 
@@ -17,7 +18,8 @@ struct map {
 
 void *map_find(const struct map *map, const char *name, int len); // NULL: not there
 void map_put(struct gen *g, struct map *map, const char *name, int len, void *value);
-// The one of the map's names that is a likely misspelling's target, nearer than *distance; else NULL.
+// The one of the map's names that is a likely misspelling's target, nearer than *distance; else
+// NULL.
 const char *map_nearest(struct gen *g, const struct map *map, const char *name, int *distance);
 
 // An array that grows one by one: items, or a larger copy where n items fill it.

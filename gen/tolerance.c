@@ -1,12 +1,13 @@
 // tolerance.c: graph and output to how far a right kernel's values may be from the exact ones.
 //
 // A rounding analysis in one pass over the graph.  Each node has an error |got - exact| <= absolute
-// + relative * |exact|; an op adds its own rounding to what its inputs bring along.  Only shapes
-// and dtypes are known here, so inputs are taken to be of order 1 and without order: a sum of n
-// terms is then of size sqrt(n), a dot of k products of size sqrt(k).  Where values can cancel, the
-// relative error of the terms becomes an absolute one of the result; where they cannot (exp, abs,
-// and sums of those) it stays relative, so that small probabilities are still checked to a few
-// units in the last place.
+// + (relative + biased) * |exact|; an op adds its own rounding to what its inputs bring along. Only
+// shapes and dtypes are known here, so inputs are taken to be of order 1 and of both signs: a sum
+// of n terms is then of size sqrt(n), a dot of k products of size sqrt(k), and its error does not
+// shrink with the result: it is absolute.  biased is what it is relative to the result if the terms
+// had one sign after all; it is passed on, but not turned into anything absolute again.  Where
+// values cannot cancel (exp, abs, and sums of those) errors stay relative, so that small
+// probabilities are still checked to a few units in the last place.
 //
 //   elementwise       1 ulp of f32 for + - * / and their kind, 4 for exp and its kind, 8 for pow
 //   sum of n          8 + 2 log2(n): pairwise, or better
@@ -21,9 +22,9 @@
 #include <stdlib.h>
 
 struct error {
-    double absolute, relative;
-    double size; // of a typical value
-    bool nonnegative, constant;
+    double absolute, relative, biased;
+    double size; // of a typical value; of a bounded one the largest
+    bool nonnegative, bounded, constant;
 };
 
 static const double LARGEST_SIZE = 0x1p100; // keeps chains of products finite
@@ -46,7 +47,13 @@ static bool is_narrow(enum dtype dtype)
 
 static double peak(const struct error *x)
 {
-    return x->constant ? x->size : PEAK * x->size;
+    return x->bounded ? x->size : PEAK * x->size;
+}
+
+// How far a value may be off, as an absolute error.
+static double moved(const struct error *x)
+{
+    return fmax(x->absolute, x->relative * peak(x));
 }
 
 static struct error leaf_error(const struct node *n)
@@ -56,7 +63,7 @@ static struct error leaf_error(const struct node *n)
     switch ((int)n->op) {
     case OP_constant:
         value = dtype_info[n->dtype].class == CLASS_float ? n->attr.value : (double)n->attr.integer;
-        e.constant = true;
+        e.constant = e.bounded = true;
         e.nonnegative = value >= 0;
         e.size = isfinite(value) ? fabs(value) : 1;
         return e;
@@ -75,10 +82,14 @@ static struct error sum_error(struct error x, struct error y)
 {
     struct error e = {.absolute = x.absolute + y.absolute,
                       .relative = fmax(x.relative, y.relative),
+                      .biased = fmax(x.biased, y.biased),
                       .size = fmax(x.size, y.size),
-                      .nonnegative = x.nonnegative && y.nonnegative};
+                      .nonnegative = x.nonnegative && y.nonnegative,
+                      .bounded = x.bounded && y.bounded};
+    if (e.bounded)
+        e.size = x.size + y.size;
     if (!e.nonnegative)
-        e.absolute += x.relative * x.size + y.relative * y.size;
+        e.absolute = moved(&x) + moved(&y);
     return e;
 }
 
@@ -86,8 +97,10 @@ static struct error product_error(struct error x, struct error y, bool is_square
 {
     return (struct error){.absolute = x.absolute * peak(&y) + y.absolute * peak(&x),
                           .relative = x.relative + y.relative,
+                          .biased = x.biased + y.biased,
                           .size = x.size * y.size,
-                          .nonnegative = is_square || (x.nonnegative && y.nonnegative)};
+                          .nonnegative = is_square || (x.nonnegative && y.nonnegative),
+                          .bounded = x.bounded && y.bounded};
 }
 
 static struct error quotient_error(struct error x, struct error y)
@@ -95,8 +108,10 @@ static struct error quotient_error(struct error x, struct error y)
     double size = y.size > 0 ? y.size : 1;
     return (struct error){.absolute = x.absolute / size,
                           .relative = x.relative + y.relative + y.absolute / size,
+                          .biased = x.biased + y.biased,
                           .size = x.size / size,
-                          .nonnegative = x.nonnegative && y.nonnegative};
+                          .nonnegative = x.nonnegative && y.nonnegative,
+                          .bounded = x.bounded && y.constant};
 }
 
 // One of the two is passed on.  A constant one is a bound or a mask and says nothing about the
@@ -105,28 +120,28 @@ static struct error choice_error(struct error x, struct error y)
 {
     return (struct error){.absolute = fmax(x.absolute, y.absolute),
                           .relative = fmax(x.relative, y.relative),
+                          .biased = fmax(x.biased, y.biased),
                           .size = x.constant   ? y.size
                                   : y.constant ? x.size
                                                : fmax(x.size, y.size),
                           .nonnegative = x.nonnegative && y.nonnegative,
+                          .bounded = x.bounded && y.bounded,
                           .constant = x.constant && y.constant};
 }
 
 static struct error power_error(struct error x, struct error y)
 {
-    double exponent = y.constant ? y.size : PEAK;
-    double size = x.size > 0 ? x.size : 1;
-    struct error e = {.relative =
-                          exponent * (x.relative + x.absolute / size) + y.relative + y.absolute,
-                      .size = y.constant && y.nonnegative ? pow(size, exponent) : 1,
-                      .nonnegative = x.nonnegative || (y.constant && fmod(exponent, 2) == 0)};
-    return e;
+    double exponent = y.constant ? y.size : PEAK, size = x.size > 0 ? x.size : 1;
+    return (struct error){.relative =
+                              exponent * (x.relative + x.absolute / size) + y.relative + y.absolute,
+                          .biased = exponent * x.biased,
+                          .size = y.constant && y.nonnegative ? pow(size, exponent) : 1,
+                          .nonnegative = x.nonnegative || (y.constant && fmod(exponent, 2) == 0)};
 }
 
 // f(x) from x: how the error of the argument shows, before the op's own rounding.
 static struct error unary_error(enum op op, struct error x)
 {
-    double moved = x.absolute + x.relative * peak(&x); // how far the argument may be off
     struct error e = x;
     e.constant = false;
     switch ((int)op) {
@@ -139,31 +154,36 @@ static struct error unary_error(enum op op, struct error x)
     case OP_sin:
     case OP_tanh:
     case OP_erf:
-    case OP_atan:
+    case OP_atan: // flat, or a matter of chance, where x is large: errors show where it is of order
+                  // 1
+        e.absolute /= fmax(x.size, 1);
         e.size = fmin(x.size, 1);
+        e.bounded = true;
         return e;
+    case OP_erfc:
+    case OP_cos:
+        return (struct error){.absolute = moved(&x) / fmax(x.size, 1),
+                              .size = 1,
+                              .nonnegative = op == OP_erfc,
+                              .bounded = true};
     case OP_exp:
     case OP_exp2:
     case OP_cosh:
-        return (struct error){.relative = moved, .size = 1, .nonnegative = true};
-    case OP_erfc:
-    case OP_cos:
-        return (struct error){.absolute = moved, .size = 1, .nonnegative = op == OP_erfc};
+        return (struct error){.relative = moved(&x), .size = 1, .nonnegative = true};
     case OP_log:
     case OP_log2:
-        return (struct error){.absolute = 2 * (x.relative + x.absolute), .size = 1};
+        return (struct error){.absolute = 1.5 * (x.relative + x.absolute), .size = 1};
     case OP_sqrt:
-        return (struct error){.absolute = x.absolute,
-                              .relative = x.relative,
-                              .size = sqrt(x.size),
-                              .nonnegative = true};
+        e.size = sqrt(x.size);
+        e.nonnegative = true;
+        return e;
     case OP_rsqrt:
         e.size = sqrt(x.size);
         return quotient_error((struct error){.size = 1, .nonnegative = true}, e);
     case OP_expm1:
     case OP_tan:
     case OP_sinh:
-        e.absolute = PEAK * moved;
+        e.absolute = PEAK * moved(&x);
         return e;
     }
     return e;
@@ -255,36 +275,42 @@ static double reduced_length(const struct node *n)
     return fmax(length, 1);
 }
 
+// n terms of typical size and error, of both signs: nothing is relative to what is left of them.
+static struct error mixed_error(double n, double absolute, double relative, double biased,
+                                double size)
+{
+    return (struct error){.absolute = (absolute + relative * size) * sqrt(n),
+                          .biased = relative + biased,
+                          .size = size * sqrt(n)};
+}
+
 static struct error reduction_error(const struct node *n, struct error x)
 {
     double length = reduced_length(n), u = ulp_of_arithmetic(n->dtype);
-    if (n->op == OP_prod)
+    double relative = x.relative + u * (8 + 2 * log2(length));
+    x.constant = false;
+    switch ((int)n->op) {
+    case OP_prod:
         return (struct error){.relative = length * (x.relative + x.absolute + u),
+                              .biased = length * x.biased,
                               .size = 1,
                               .nonnegative = x.nonnegative};
-    x.constant = false;
-    if (n->op != OP_sum)
-        return x;
-    double terms = x.nonnegative ? length : sqrt(length);
-    struct error e = {.absolute = x.absolute * terms,
-                      .relative = x.relative + u * (8 + 2 * log2(length)),
-                      .size = x.size * terms,
-                      .nonnegative = x.nonnegative};
-    if (!x.nonnegative)
-        e.absolute += e.relative * e.size;
-    return e;
+    case OP_sum:
+        if (!x.nonnegative)
+            return mixed_error(length, x.absolute, relative, x.biased, x.size);
+        x.absolute *= length;
+        x.relative = relative;
+        x.size *= length;
+    }
+    return x;
 }
 
 static struct error dot_error(const struct node *n, struct error x, struct error y)
 {
     double k = fmax((double)n->in[0]->dim[n->in[0]->rank - 1], 1);
     double relative = x.relative + y.relative + ulp_of_arithmetic(n->dtype) * (8 + sqrt(k));
-    double size = x.size * y.size;
-    double terms = x.absolute * y.size + y.absolute * x.size + relative * size;
-    return (struct error){.absolute = terms * sqrt(k),
-                          .relative = relative,
-                          .size = size * sqrt(k),
-                          .nonnegative = x.nonnegative && y.nonnegative};
+    return mixed_error(k, x.absolute * y.size + y.absolute * x.size, relative, x.biased + y.biased,
+                       x.size * y.size);
 }
 
 static struct error movement_error(const struct node *n, const struct error *known)
@@ -322,7 +348,7 @@ static struct error node_error(const struct node *n, const struct error *known)
     if (is_heavy && is_narrow(n->dtype)) // it may pass through memory to the next kernel
         e.relative += ulp(n->dtype);
     if (is_exact(n))
-        e.absolute = e.relative = 0;
+        e.absolute = e.relative = e.biased = 0;
     e.size = fmin(e.size, LARGEST_SIZE);
     return e;
 }
@@ -341,7 +367,7 @@ struct tolerance tolerance(const struct graph *graph, const struct node *output)
     int least_exponent = output->dtype == DT_f16 ? -24 : output->dtype == DT_bf16 ? -133 : -149;
     t.absolute =
         known[output->id].absolute + ldexp(2, output->dtype == DT_f64 ? -1073 : least_exponent);
-    t.relative = known[output->id].relative + ulp(output->dtype);
+    t.relative = known[output->id].relative + known[output->id].biased + ulp(output->dtype);
     free(known);
     return t;
 }

@@ -1,6 +1,8 @@
-// values.c: values of expressions: how they are named in messages, and how they become nodes of one dtype.
+// values.c: values of expressions: how they are named in messages, and how they become nodes of one
+// dtype.
 //
-// A number or size is weak: with a tensor it takes the tensor's dtype, unless it is a float and that is not.
+// A number or size is weak: with a tensor it takes the tensor's dtype, unless it is a float and
+// that is not.
 
 #include "gen/build.h"
 #include <inttypes.h>

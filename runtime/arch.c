@@ -19,6 +19,23 @@ void target_of_arch(const char *name, struct target *out)
         out->sm = arch.sm;
 }
 
+// Every arch that NVRTC has, with the suffixed ones of it that quern knows; without NVRTC, quern's
+// own.
+static void list_archs(const struct nvrtc *n, FILE *out)
+{
+    for (int i = 0; n && i < n->n_archs; i++) {
+        char suffixed[32];
+        snprintf(suffixed, sizeof suffixed, "sm_%da", n->archs[i]);
+        if (n->archs[i] < targets[0].sm)
+            continue;
+        fprintf(out, " sm_%d", n->archs[i]);
+        if (target_find(suffixed))
+            fprintf(out, " %s", suffixed);
+    }
+    for (int i = 0; !n && i < n_targets; i++)
+        fprintf(out, " %s", targets[i].name);
+}
+
 static quern_status report_unknown(const quern *q, const char *name, const struct nvrtc *n)
 {
     char *text = NULL;
@@ -26,15 +43,13 @@ static quern_status report_unknown(const quern *q, const char *name, const struc
     FILE *out = open_memstream(&text, &n_text);
     if (!out)
         return report(q, QUERN_MEMORY, "out of memory");
-    for (int i = 0; i < n_targets; i++)
-        if (!n || nvrtc_compiles_for(n, targets[i].name))
-            fprintf(out, " %s", targets[i].name);
+    list_archs(n, out);
     fclose(out);
     if (n)
-        report(q, QUERN_USAGE, "unknown arch `%s`: NVRTC %d.%d and quern support%s", name, n->major,
+        report(q, QUERN_USAGE, "unknown arch `%s`: NVRTC %d.%d compiles for%s", name, n->major,
                n->minor, text);
     else
-        report(q, QUERN_USAGE, "unknown arch `%s`: quern supports%s", name, text);
+        report(q, QUERN_USAGE, "unknown arch `%s`: quern knows%s", name, text);
     free(text);
     return QUERN_USAGE;
 }
@@ -83,8 +98,8 @@ quern_status settle_arch(quern_plan *plan, const char *name, bool no_load)
     quern *q = plan->q;
     const struct device *d = plan->device;
     bool native = d && d->native;
-    bool needs_compiler = !(d && !native) && !no_load;
-    const struct nvrtc *n = needs_compiler || name ? find_nvrtc(q) : NULL;
+    // Source alone, and the host device, need no NVRTC and take what the table of targets has.
+    const struct nvrtc *n = no_load || (d && !native) ? NULL : find_nvrtc(q);
     if (name && !is_supported(n, name))
         return report_unknown(q, name, n);
     if (name)

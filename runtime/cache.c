@@ -121,11 +121,6 @@ void cache_close(struct cache *c)
     free(c);
 }
 
-const char *cache_path(const struct cache *c)
-{
-    return c->path;
-}
-
 void cache_set_patience(struct cache *c, int milliseconds)
 {
     c->patience_ms = milliseconds;

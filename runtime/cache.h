@@ -17,7 +17,7 @@ struct recipe {
     const char *compiler;       // "nvrtc 13.0", or the C++ compiler's own words
     const char *const *options; // words
     int n_options;
-    const char *extension;     // of the entry's file: "cubin", "so"
+    const char *extension;     // of the entry's file: "cubin", "host"
     const char *build_command; // what would build it, for an offline miss
     quern_status (*make)(void *state, struct code *out);
     void *state;
@@ -35,7 +35,6 @@ quern_status cache_get(const quern *q, struct cache *c, const struct recipe *rec
 bool cache_find(const quern *q, struct cache *c, const struct recipe *recipe,
                 struct code *out);                             // never makes it
 void cache_drop(struct cache *c, const struct recipe *recipe); // it was read, and does not load
-const char *cache_path(const struct cache *c);
 void cache_each(struct cache *c, void (*each)(void *user, const quern_cache_entry *entry),
                 void *user, bool verify);
 int cache_prune(struct cache *c, int64_t max_bytes); // how many entries went

@@ -246,6 +246,7 @@ enum host_status host_compile(const char *cxx, const char *cxx_flags, const stru
 struct host_library {
     void *handle;
     void (*enter)(struct host_frame *frame);
+    pthread_mutex_t *running;
 };
 
 // An object built with address sanitizer ends any process that was not: it must be refused before
@@ -279,7 +280,8 @@ enum host_status host_load(const char *so_path, struct host_library **library, c
     }
     l->handle = handle;
     *(void **)&l->enter = dlsym(handle, "host_enter");
-    if (!l->enter) {
+    l->running = dlsym(handle, "host_running");
+    if (!l->enter || !l->running) {
         host_unload(l);
         return fail_with(message, HOST_failed, text("%s holds no kernels for the host", so_path));
     }
@@ -301,6 +303,7 @@ bool host_find(const struct host_library *library, const char *kernel, struct ho
     void *run = name ? dlsym(library->handle, name) : NULL;
     free(name);
     out->enter = library->enter;
+    out->running = library->running;
     *(void **)&out->run = run;
     return run != NULL;
 }

@@ -182,7 +182,7 @@ static quern_status get_object(struct host_device *d, quern_plan *plan, struct c
                             .compiler = d->compiler,
                             .options = options,
                             .n_options = 3,
-                            .extension = "so",
+                            .extension = "host",
                             .make = make_object,
                             .state = plan,
                             .build_command = command ? command : "quern run"};

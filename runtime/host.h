@@ -2,6 +2,7 @@
 // fiber per thread.
 #pragma once
 #include "templates/host_frame.cuh"
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -28,14 +29,14 @@ enum host_status host_load(const char *so_path, struct host_library **library, c
 void host_unload(struct host_library *library);
 
 struct host_function {
-    void (*enter)(
-        struct host_frame *frame); // what the calling thread's kernels of this library see
-    void (*run)(const void *args); // one thread of the kernel
+    void (*enter)(struct host_frame *frame); // what the kernels of this library see from now on
+    void (*run)(const void *args);           // one thread of the kernel
+    pthread_mutex_t *running; // a library's kernels share memory: one launch at a time
 };
 bool host_find(const struct host_library *library, const char *kernel, struct host_function *out);
 
-// host_launch.c: one launch, to its end.  Several may run at once on different threads of the
-// process.
+// host_launch.c: one launch, to its end.  Launches of different libraries run at once on different
+// threads of the process; those of one library wait for each other.
 
 struct host_launch {
     const struct kernel *kernel;
@@ -48,8 +49,8 @@ enum host_status host_launch(const struct host_launch *launch, char **message);
 // fiber.c: a stack and where on it the work stands.  A fiber is resumed by the thread that made it.
 
 struct fiber;
-struct fiber *fiber_new(void (*body)(void *),
-                        void *argument); // body never returns; NULL: no memory
-void fiber_resume(struct fiber *f);      // until it calls fiber_suspend
+// body never returns.  NULL: no memory.
+struct fiber *fiber_new(void (*body)(void *), void *argument);
+void fiber_resume(struct fiber *f); // until it calls fiber_suspend
 void fiber_suspend(struct fiber *f);
 void fiber_free(struct fiber *f); // suspended, wherever it stands

@@ -318,8 +318,10 @@ enum host_status host_launch(const struct host_launch *launch, char **message)
     if (fits_gpu(r)) {
         r->out_of_memory = !run_open(r);
         if (!r->out_of_memory) {
+            pthread_mutex_lock(launch->function.running);
             launch->function.enter(&r->frame);
             run_grid(r);
+            pthread_mutex_unlock(launch->function.running);
         }
         run_close(r);
     }

@@ -45,8 +45,11 @@ int key_lock(int folder, const struct cache_key *key, int patience_ms)
     return fd;
 }
 
+// Not by closing alone: a child forked meanwhile has the descriptor too.
 void key_unlock(int lock)
 {
-    if (lock >= 0)
-        close(lock);
+    if (lock < 0)
+        return;
+    fcntl(lock, F_OFD_SETLK, &(struct flock){.l_type = F_UNLCK, .l_whence = SEEK_SET});
+    close(lock);
 }

@@ -4,14 +4,14 @@
  *
  *     quern_open(&q, NULL);
  *     quern_parse(q, text, strlen(text), "softmax.qn", &program);
- *     quern_plan(q, program, sizes, 2, NULL, &plan);       // compiles and loads: may take a second, once
- *     quern_bind(plan, "w", w);                            // device pointers of the weights
- *     quern_execute(plan, arguments, n_arguments, stream); // only launches
+ *     quern_plan_program(q, program, sizes, 2, NULL, &plan); // compiles and loads, once
+ *     quern_bind(plan, "w", w);                              // device pointers of the weights
+ *     quern_execute(plan, arguments, n_arguments, stream);   // only launches
  *
- * Every function that can fail returns a quern_status; quern_message() holds the sentence, for the calling thread.
- * Handles are opaque; there are no globals; one context may be used from many threads; two plans may execute at
- * once on two streams.  One plan has one workspace, so it runs on one stream at a time.
- * The library never exits, aborts or prints: notes go to the log callback.
+ * Every function that can fail returns a quern_status; quern_message() holds the sentence, for the
+ * calling thread.  Handles are opaque; there are no globals; one context may be used from many
+ * threads; two plans may execute at once on two streams.  One plan has one workspace, so it runs on
+ * one stream at a time.  The library never exits, aborts or prints: notes go to the log callback.
  * Pointers are device pointers of the context's device (for the host device: ordinary pointers).
  */
 #ifndef QUERN_H
@@ -47,42 +47,65 @@ typedef enum {
     QUERN_INTERNAL = 6 /* a fault of quern itself: a generated kernel that does not compile */
 } quern_status;
 
-typedef enum { QUERN_F32, QUERN_F16, QUERN_BF16, QUERN_F64, QUERN_I32, QUERN_I64, QUERN_I8, QUERN_U8,
-               QUERN_BOOL } quern_dtype; /* same order as gen/dtypes.def */
+/* same order as gen/dtypes.def */
+typedef enum {
+    QUERN_F32,
+    QUERN_F16,
+    QUERN_BF16,
+    QUERN_F64,
+    QUERN_I32,
+    QUERN_I64,
+    QUERN_I8,
+    QUERN_U8,
+    QUERN_BOOL
+} quern_dtype;
 
 /* ---- context ---- */
 
-typedef enum { QUERN_DEVICE_AUTO, QUERN_DEVICE_CUDA, QUERN_DEVICE_HOST, QUERN_DEVICE_NONE } quern_device;
-/* AUTO: the GPU where there is one, else host, with a note.  NONE: compile only, nothing can be executed. */
+typedef enum {
+    QUERN_DEVICE_AUTO, /* the GPU where there is one, else host, with a note */
+    QUERN_DEVICE_CUDA,
+    QUERN_DEVICE_HOST,
+    QUERN_DEVICE_NONE /* compile only, nothing can be executed */
+} quern_device;
 
 typedef struct {
     quern_device device;
-    const char *cache_dir; /* NULL: no cache on disk.  quern_default_cache_dir() gives the usual place */
+    const char *cache_dir; /* NULL: no cache on disk.  quern_default_cache_dir() names the usual */
     int64_t cache_bytes;   /* bound on the cache's size; 0: 1 GiB */
-    int offline;           /* nonzero: compiling is forbidden, a miss is an error that names the kernel */
-    void (*log)(void *user, const char *line); /* notes, one line each, without a newline; may be NULL */
+    int offline; /* nonzero: nothing is compiled, a miss is an error that names the kernel */
+    /* Notes, one line each, without a newline; may be NULL.  Called from any thread, from several
+     * at once; it must not call quern. */
+    void (*log)(void *user, const char *line);
     void *log_user;
-    const char *cxx;       /* host device: the C++ compiler; NULL: "c++" */
-    const char *cxx_flags; /* host device: further flags, such as "-fsanitize=address,undefined"; may be NULL */
+    const char *cxx; /* host device: the C++ compiler; NULL: "c++" */
+    /* Host device: more flags, such as "-fsanitize=address,undefined"; may be NULL. */
+    const char *cxx_flags;
     const char *cuda_home; /* where to look for NVRTC besides the usual places; may be NULL */
 } quern_options;
 
-QUERN_API quern_status quern_open(quern **q, const quern_options *options); /* NULL: all defaults, no cache */
-QUERN_API void quern_close(quern *q);                    /* after every program and plan of it is destroyed */
-QUERN_API const char *quern_message(const quern *q);     /* of this thread's last failure; q may be NULL */
+/* options NULL: all defaults, no cache. */
+QUERN_API quern_status quern_open(quern **q, const quern_options *options);
+QUERN_API void quern_close(quern *q); /* after every program and plan of it is destroyed */
+/* Of this thread's last failure in this context; NULL: of calls that had none, such as quern_open.
+ * Lives until the thread's next failure. */
+QUERN_API const char *quern_message(const quern *q);
 QUERN_API const char *quern_status_name(quern_status s); /* "ok", "program", ... */
 QUERN_API const char *quern_dtype_name(quern_dtype t);   /* "f32" */
 QUERN_API int quern_dtype_bytes(quern_dtype t);
-QUERN_API const char *quern_device_name(const quern *q); /* "NVIDIA H200", "host" or "none" */
+/* "NVIDIA H200", "host" or "none".  The device is opened when it is first needed: a process that
+ * has only parsed may fork, and its children may use the GPU; after that a child gets an error. */
+QUERN_API const char *quern_device_name(const quern *q);
 QUERN_API const char *quern_native_arch(const quern *q); /* "sm_90a"; host and none: NULL */
-/* Writes the path, from QUERN_CACHE_DIR, XDG_CACHE_HOME or HOME as the caller's environment has them, into path;
- * returns 0 where none can be named. */
+/* Writes the path, from QUERN_CACHE_DIR, XDG_CACHE_HOME or HOME as the caller's environment has
+ * them, into path; returns 0 where none can be named. */
 QUERN_API int quern_default_cache_dir(char *path, size_t size);
 
 /* ---- program ---- */
 
+/* The text is copied.  On failure the message has all diagnostics, with their lines. */
 QUERN_API quern_status quern_parse(quern *q, const char *text, size_t n_bytes, const char *name,
-                                   quern_program **program); /* text is copied; failure: message has all diagnostics */
+                                   quern_program **program);
 QUERN_API void quern_destroy_program(quern_program *program);
 QUERN_API const char *quern_program_name(const quern_program *program);
 QUERN_API int quern_program_n_sizes(const quern_program *program);
@@ -93,8 +116,9 @@ typedef struct {
     int64_t value;
 } quern_size;
 
-/* Binds, into out, every size that the shape of the argument `name` settles (dims that are a plain size name), and
- * checks rank and literal dims.  n_out: in: capacity, out: how many.  For `--in x=x.npy` without -D. */
+/* Binds, into out, every size that the shape of the argument `name` settles (dims that are a plain
+ * size name), and checks rank and literal dims.  n_out: in: capacity, out: how many.  For `--in
+ * x=x.npy` without -D. */
 QUERN_API quern_status quern_sizes_of_argument(quern_program *program, const char *name, int rank,
                                                const int64_t *dim, quern_size *out, int *n_out);
 
@@ -102,14 +126,15 @@ QUERN_API quern_status quern_sizes_of_argument(quern_program *program, const cha
 
 typedef struct {
     const char *arch; /* "sm_90a"; NULL: the device's, or sm_90a where there is no GPU */
-    int alignment;    /* bytes that every argument pointer will be aligned to: 1 to 256, a power of two; 0: 16 */
+    int alignment;    /* bytes that pointers will be aligned to, a power of two to 256; 0: 16 */
     int strict;       /* nonzero: --math strict */
-    int no_load;      /* nonzero: source only, nothing is compiled or loaded, nothing can be executed */
+    int no_load;      /* nonzero: source only, nothing is loaded and nothing can be executed */
     const char *dump; /* stages to show through the log, "graph,fuse"; may be NULL */
 } quern_plan_options;
 
-QUERN_API quern_status quern_plan_program(quern *q, const quern_program *program, const quern_size *sizes,
-                                          int n_sizes, const quern_plan_options *options, quern_plan **plan);
+QUERN_API quern_status quern_plan_program(quern *q, const quern_program *program,
+                                          const quern_size *sizes, int n_sizes,
+                                          const quern_plan_options *options, quern_plan **plan);
 QUERN_API void quern_destroy_plan(quern_plan *plan);
 
 typedef enum { QUERN_INPUT, QUERN_WEIGHT, QUERN_OUTPUT } quern_role;
@@ -131,69 +156,83 @@ typedef struct {
     const char *name, *family, *expression, *spec, *source;
     unsigned grid[3], block[3], shared_bytes;
     int cooperative, alignment;
-    double bytes, flops, floor_us; /* what it must move and do at least, and the time that takes on the target */
+    /* What it must move and do at least, and the time that takes on the target. */
+    double bytes, flops, floor_us;
 } quern_kernel;
 
 QUERN_API int quern_plan_n_kernels(const quern_plan *plan);
 QUERN_API quern_status quern_plan_kernel(const quern_plan *plan, int i, quern_kernel *out);
-/* The cubin (or, for a GPU newer than NVRTC, PTX text) of kernel i: compiled or from the cache.  The bytes live as
- * long as the plan.  hit: whether the cache had it; may be NULL. */
-QUERN_API quern_status quern_plan_cubin(quern_plan *plan, int i, const void **bytes, size_t *n_bytes, int *hit);
+/* The cubin (or, for a GPU newer than NVRTC, PTX text) of kernel i: compiled or from the cache. The
+ * bytes live as long as the plan.  hit: whether the cache had it; may be NULL. */
+QUERN_API quern_status quern_plan_cubin(quern_plan *plan, int i, const void **bytes,
+                                        size_t *n_bytes, int *hit);
 QUERN_API const char *quern_plan_arch(const quern_plan *plan);
 QUERN_API int64_t quern_plan_workspace_bytes(const quern_plan *plan);
-/* The plan as JSON: arch, sizes, arguments, buffers, workspace, kernels with their parameters.  Lives as long as it. */
+/* The plan as JSON: arch, sizes, arguments, buffers, workspace, kernels with their parameters.
+ * Lives as long as it. */
 QUERN_API const char *quern_plan_json(quern_plan *plan);
 /* What explain prints, and its JSON form. */
 QUERN_API const char *quern_plan_explain(quern_plan *plan, int json);
 
 /* ---- execute ---- */
 
-QUERN_API quern_status quern_bind(quern_plan *plan, const char *weight, const void *pointer); /* NULL unbinds */
+/* NULL unbinds. */
+QUERN_API quern_status quern_bind(quern_plan *plan, const char *weight, const void *pointer);
 QUERN_API quern_status quern_prepare(quern_plan *plan, quern_stream stream);
 QUERN_API quern_status quern_weights_changed(quern_plan *plan);
-/* Memory of at least quern_plan_workspace_bytes(), 256-byte aligned, that the caller owns; NULL: the plan's own. */
+/* Memory of at least quern_plan_workspace_bytes(), 256-byte aligned, that the caller owns; NULL:
+ * the plan's own. */
 QUERN_API quern_status quern_use_workspace(quern_plan *plan, void *pointer);
-/* arguments: one pointer per input, then one per output, in declared order (weights are bound).  Checks for NULL and
- * for alignment, then only launches: no allocation, no compiling, no synchronisation; it can be captured. */
-QUERN_API quern_status quern_execute(quern_plan *plan, void *const *arguments, int n_arguments, quern_stream stream);
+/* arguments: one pointer per input, then one per output, in declared order (weights are bound).
+ * Checks for NULL and for alignment, then only launches: no allocation, no compiling, no
+ * synchronisation; it can be captured. */
+QUERN_API quern_status quern_execute(quern_plan *plan, void *const *arguments, int n_arguments,
+                                     quern_stream stream);
 
 /* ---- memory of the context's device, for programs that have none of their own ---- */
 
-QUERN_API quern_status quern_alloc(quern *q, size_t bytes, void **pointer); /* at least 256-byte aligned */
+/* Memory from quern_alloc is aligned to at least 256 bytes. */
+QUERN_API quern_status quern_alloc(quern *q, size_t bytes, void **pointer);
 QUERN_API quern_status quern_free(quern *q, void *pointer);
 QUERN_API quern_status quern_upload(quern *q, void *to_device, const void *from_host, size_t bytes);
-QUERN_API quern_status quern_download(quern *q, void *to_host, const void *from_device, size_t bytes);
+QUERN_API quern_status quern_download(quern *q, void *to_host, const void *from_device,
+                                      size_t bytes);
 QUERN_API quern_status quern_synchronize(quern *q, quern_stream stream);
 
 /* ---- checking and timing ---- */
 
-/* Element i of a host array as a double, and back with one rounding to nearest even (floats: to +-inf beyond the
- * range; integers: truncated and saturated; bool: x != 0).  i64 beyond 2^53 loses its low bits. */
+/* Element i of a host array as a double, and back with one rounding to nearest even (floats: to
+ * +-inf beyond the range; integers: truncated and saturated; bool: x != 0).  i64 beyond 2^53 loses
+ * its low bits. */
 QUERN_API double quern_element(quern_dtype t, const void *data, int64_t i);
 QUERN_API void quern_set_element(quern_dtype t, void *data, int64_t i, double value);
 
 typedef struct {
     double max_abs_error, max_rel_error; /* against the f64 reference */
-    int64_t worst;                       /* element index of the error that exceeds its tolerance by most */
+    int64_t worst;                       /* index of the error that exceeds its tolerance by most */
     double got, expected;                /* there */
-    double absolute, relative;           /* the tolerance: |got - expected| <= absolute + relative * |expected| */
+    double absolute, relative; /* tolerance: |got - expected| <= absolute + relative * |expected| */
     int ok;
 } quern_check_result;
 
-/* Evaluates the program in f64 on the CPU.  inputs: host arrays, inputs and weights in declared order, in their
- * dtypes; expected: one array of double per output, the caller's (integers as double). */
-QUERN_API quern_status quern_reference(quern_plan *plan, const void *const *inputs, double *const *expected);
+/* Evaluates the program in f64 on the CPU.  inputs: host arrays, inputs and weights in declared
+ * order, in their dtypes; expected: one array of double per output, the caller's (integers as
+ * double). */
+QUERN_API quern_status quern_reference(quern_plan *plan, const void *const *inputs,
+                                       double *const *expected);
 /* Compares output i, in its dtype on the host, with expected values. */
-QUERN_API quern_status quern_check(quern_plan *plan, int output, const void *got, const double *expected,
-                                   quern_check_result *result);
+QUERN_API quern_status quern_check(quern_plan *plan, int output, const void *got,
+                                   const double *expected, quern_check_result *result);
 
 typedef struct {
     double median_us, min_us, max_us;
     int replays;
 } quern_timing;
 
-/* Times execute by CUDA-graph replays (host device: wall clock of a few calls).  arguments as for quern_execute. */
-QUERN_API quern_status quern_time(quern_plan *plan, void *const *arguments, int n_arguments, quern_timing *out);
+/* Times execute by CUDA-graph replays (host device: wall clock of a few calls).  arguments as for
+ * quern_execute. */
+QUERN_API quern_status quern_time(quern_plan *plan, void *const *arguments, int n_arguments,
+                                  quern_timing *out);
 
 /* ---- cache ---- */
 
@@ -206,15 +245,21 @@ typedef struct {
     int valid;
 } quern_cache_entry;
 
-QUERN_API quern_status quern_cache_list(quern *q, void (*each)(void *user, const quern_cache_entry *entry),
+QUERN_API quern_status quern_cache_list(quern *q,
+                                        void (*each)(void *user, const quern_cache_entry *entry),
                                         void *user, int verify);
-QUERN_API quern_status quern_cache_prune(quern *q, int64_t max_bytes, int *n_removed); /* 0 clears */
+/* The least recently used entries go until max_bytes are left; 0 clears. */
+QUERN_API quern_status quern_cache_prune(quern *q, int64_t max_bytes, int *n_removed);
 
 /* ---- doctor ---- */
 
 /* What was looked for, where, and what was found, as a JSON object the caller frees:
- * {"version", "checks": [{"name", "ok": bool, "needed_for", "found": text or null, "looked": [text, ...],
- *  "hint": what to install, or null}]}, one entry for the driver, GPU, NVRTC, C++ compiler and cache. */
+ * {"version", "advice": [text, ...],
+ *  "driver": {"found", "path", "version"}, "gpu": {"name", "arch", "sms"} or null,
+ *  "nvrtc": {"found", "path", "version", "tried": [text, ...]}, "cxx": {"command", "found"},
+ *  "cache": {"path", "usable", "entries", "bytes"},
+ *  "checks": [{"name", "ok": bool, "needed_for", "found": text or null, "looked": [text, ...],
+ *  "hint": what to install, or null}]}, a check for the driver, GPU, NVRTC, compiler and cache. */
 QUERN_API quern_status quern_doctor(quern *q, char **json);
 
 #ifdef __cplusplus

@@ -48,9 +48,14 @@ struct Tile {
     static constexpr long long tiles = Spec::batch * tiles_m * tiles_n;
 };
 
+__device__ constexpr bool power_of_two(int x)
+{
+    return x > 0 && (x & (x - 1)) == 0;
+}
+static_assert(power_of_two(Spec::block_m) && power_of_two(Spec::block_n) && power_of_two(Spec::block_k) &&
+              power_of_two(Spec::thread_m) && power_of_two(Spec::thread_n) && power_of_two(Spec::vec_a) &&
+              power_of_two(Spec::vec_b), "tiles are cut with shifts");
 static_assert(Spec::lanes_n > 0 && 32 % Spec::lanes_n == 0, "lanes_n divides a warp");
-static_assert(Spec::thread_m % Tile::run_m == 0 && Spec::thread_n % Tile::run_n == 0, "whole runs");
-static_assert((Tile::run_m & (Tile::run_m - 1)) == 0 && (Tile::run_n & (Tile::run_n - 1)) == 0, "aligned runs");
 static_assert(Spec::block_m % Tile::warp_m == 0 && Spec::block_n % Tile::warp_n == 0, "whole warps");
 static_assert(Spec::threads == Tile::threads * Spec::split && Spec::threads <= 1024, "threads");
 static_assert(Spec::block_k * sizeof(Acc) % 16 == 0, "buffers are aligned to 16 bytes");
@@ -93,6 +98,10 @@ struct OperandB {
     }
 };
 
+struct Spot {
+    int x, k; // of a vector's first element, in the tile
+};
+
 // A thread's share of one operand's tile on its way to shared memory.
 template <typename Operand> struct Stage {
     static constexpr int vec = Operand::vec;
@@ -107,54 +116,53 @@ template <typename Operand> struct Stage {
 
     typename Operand::Raw raw[rounds];
 
-    struct Spot {
-        int x, k; // of the vector's first element, in the tile
-        bool inside;
-    };
-
-    static __device__ inline Spot spot(index_t x0, index_t k0, int thread, int round)
+    static __device__ constexpr Spot spot(int vector)
     {
-        int v = thread + round * Tile::threads;
-        Spot p;
-        if constexpr (Operand::along_k) {
-            p.x = v / near % vectors_x;
-            p.k = (v / near / vectors_x * near + v % near) * vec;
-        } else {
-            p.x = v % vectors_x * vec;
-            p.k = v / vectors_x;
-        }
-        p.inside = Operand::extent % Operand::block == 0 || x0 + p.x < (index_t)Operand::extent;
-        if constexpr (Spec::k % Tile::k_step != 0)
-            p.inside = p.inside && k0 + p.k < (index_t)Spec::k;
-        return p;
+        if (Operand::along_k)
+            return {vector / near % vectors_x, (vector / near / vectors_x * near + vector % near) * vec};
+        return {vector % vectors_x * vec, vector / vectors_x};
     }
 
-    static __device__ inline bool has(int thread, int round)
+    // All counts are powers of two, so that spot(thread + i * threads) is spot(thread) plus a constant.
+    static __device__ constexpr Spot step(int i)
     {
-        return vectors % Tile::threads == 0 || thread + round * Tile::threads < vectors;
+        return spot(i * Tile::threads);
     }
 
-    __device__ inline void load(const Args &args, index_t b, index_t x0, index_t k0, int thread)
+    static __device__ inline bool inside(index_t x, index_t k)
+    {
+        return (Operand::extent % Operand::block == 0 || x < (index_t)Operand::extent) &&
+               (Spec::k % Tile::k_step == 0 || k < (index_t)Spec::k);
+    }
+
+    static __device__ inline bool has(int thread, int i)
+    {
+        return vectors % Tile::threads == 0 || thread + i * Tile::threads < vectors;
+    }
+
+    // x and k: of the thread's first vector, in the operand
+    __device__ inline void load(const Args &args, index_t b, index_t x, index_t k, int thread)
     {
 #pragma unroll
         for (int i = 0; i < rounds; i++) {
-            Spot p = spot(x0, k0, thread, i);
-            if (has(thread, i) && p.inside)
-                Operand::load(args, b, x0 + p.x, k0 + p.k, raw[i]);
+            Spot s = step(i);
+            if (has(thread, i) && inside(x + s.x, k + s.k))
+                Operand::load(args, b, x + s.x, k + s.k, raw[i]);
         }
     }
 
-    __device__ inline void store(const Args &args, index_t b, index_t x0, index_t k0, int thread, Acc *tile) const
+    // to: where the thread's first vector goes
+    __device__ inline void store(const Args &args, index_t b, index_t x, index_t k, int thread, Acc *to) const
     {
 #pragma unroll
         for (int i = 0; i < rounds; i++) {
             if (!has(thread, i))
                 continue;
-            Spot p = spot(x0, k0, thread, i);
+            Spot s = step(i);
             Acc out[vec] = {};
-            if (p.inside)
-                Operand::stage(args, b, x0 + p.x, k0 + p.k, raw[i], out);
-            put(tile + p.k * Operand::stride + p.x, out);
+            if (inside(x + s.x, k + s.k))
+                Operand::stage(args, b, x + s.x, k + s.k, raw[i], out);
+            put(to + s.k * Operand::stride + s.x, out);
         }
     }
 
@@ -351,25 +359,28 @@ __device__ inline void contract(const Args &args, index_t b, index_t m0, index_t
 
     Stage<OperandA> a;
     Stage<OperandB> b_;
+    Spot spot_a = a.spot(p.thread), spot_b = b_.spot(p.thread);
+    index_t k0 = p.group * Spec::block_k, m = m0 + spot_a.x, n = n0 + spot_b.x;
+    // Places in shared memory, in elements from the start of the group's buffers.
     constexpr int b_at = Spec::block_k * Tile::stride_a; // where B's tile begins in a buffer
-    int read_a = p.m, read_b = b_at + p.n, write = 0; // in elements from the start of the group's buffers
+    int read_a = p.m, read_b = b_at + p.n;
+    int write_a = spot_a.k * Tile::stride_a + spot_a.x, write_b = b_at + spot_b.k * Tile::stride_b + spot_b.x;
     int other = Tile::buffer; // from the buffer that is read to the other
-    index_t k0 = p.group * Spec::block_k;
     if constexpr (Tile::steps > 0) {
-        a.load(args, b, m0, k0, p.thread);
-        b_.load(args, b, n0, k0, p.thread);
-        a.store(args, b, m0, k0, p.thread, buffer + write);
-        b_.store(args, b, n0, k0, p.thread, buffer + write + b_at);
+        a.load(args, b, m, k0 + spot_a.k, p.thread);
+        b_.load(args, b, n, k0 + spot_b.k, p.thread);
+        a.store(args, b, m, k0 + spot_a.k, p.thread, buffer + write_a);
+        b_.store(args, b, n, k0 + spot_b.k, p.thread, buffer + write_b);
         group_barrier();
     }
     int until_promotion = Spec::promote_k / Spec::block_k;
 #pragma unroll 1
     for (index_t step = 1; step <= (index_t)Tile::steps; step++) {
         bool more = step < (index_t)Tile::steps;
-        k0 += Spec::block_k * Spec::split;
+        k0 += Tile::k_step;
         if (more) {
-            a.load(args, b, m0, k0, p.thread);
-            b_.load(args, b, n0, k0, p.thread);
+            a.load(args, b, m, k0 + spot_a.k, p.thread);
+            b_.load(args, b, n, k0 + spot_b.k, p.thread);
         }
         multiply(buffer + read_a, buffer + read_b, acc);
         if constexpr (Tile::promotes)
@@ -377,23 +388,27 @@ __device__ inline void contract(const Args &args, index_t b, index_t m0, index_t
                 move_to_sums<true>(acc, sums);
                 until_promotion = Spec::promote_k / Spec::block_k;
             }
-        read_a += other, read_b += other, write += other;
+        read_a += other, read_b += other;
+        write_a += other, write_b += other;
         other = -other;
         if (more) {
-            a.store(args, b, m0, k0, p.thread, buffer + write);
-            b_.store(args, b, n0, k0, p.thread, buffer + write + b_at);
+            a.store(args, b, m, k0 + spot_a.k, p.thread, buffer + write_a);
+            b_.store(args, b, n, k0 + spot_b.k, p.thread, buffer + write_b);
             group_barrier(); // the next tile is whole, and nobody reads the buffer that comes after it
         }
     }
+    // The thread's first row and column, from what the loop kept of them: two registers less in the loop.
+    constexpr int moved = Tile::steps % 2 ? Tile::buffer : 0;
+    m = m0 + (read_a - moved), n = n0 + (read_b - moved - b_at);
     if constexpr (Tile::has_sums) {
         if constexpr (!Tile::promotes)
             __syncthreads(); // the sums lie where the buffers were
         move_to_sums<Tile::promotes>(acc, sums);
         if constexpr (Spec::split > 1)
             __syncthreads(); // every group's sums are there
-        finish_sums(args, b, m0 + p.m, n0 + p.n, p.group, all_sums);
+        finish_sums(args, b, m, n, p.group, all_sums);
     } else {
-        finish(args, b, m0 + p.m, n0 + p.n, acc);
+        finish(args, b, m, n, acc);
     }
 }
 

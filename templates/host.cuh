@@ -3,17 +3,18 @@
 // threads run one at a time.
 #pragma once
 #define QUERN_HOST
-#define _GLIBCXX_INCLUDE_NEXT_C_HEADERS // C's own math.h: C++'s takes longer to read than a kernel
-                                        // to compile
+// C's own math.h: C++'s takes longer to read than a kernel to compile.
+#define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 #include "host_frame.cuh"
 #include <math.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 
 #define __global__
 #define __device__
 #define __constant__ static
-#define __shared__ static thread_local // one block at a time on a thread of the process
+#define __shared__ static // one block of the library runs at a time
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
@@ -25,9 +26,16 @@ struct alignas(16) uint4 {
     unsigned x, y, z, w;
 };
 
-static thread_local host_frame *host_self;
+static host_frame *host_self;
 
-extern "C" __attribute__((visibility("default"))) void host_enter(host_frame *frame)
+#define HOST_EXPORT extern "C" __attribute__((visibility("default")))
+
+// Whoever launches holds it: `__shared__` variables and host_self are there once, even where a
+// process opens the library twice.
+HOST_EXPORT pthread_mutex_t host_running;
+pthread_mutex_t host_running = PTHREAD_MUTEX_INITIALIZER;
+
+HOST_EXPORT void host_enter(host_frame *frame)
 {
     host_self = frame;
 }

@@ -1,4 +1,5 @@
-// golden.c: recorded cases in, a failure that shows both texts out where a stage says something else now.
+// golden.c: recorded cases in, a failure that shows both texts out where a stage says something
+// else now.
 
 #include "tests/golden.h"
 #include "tests/tests.h"
@@ -40,7 +41,8 @@ static void case_path(const char *folder, int i, char *path, size_t bytes)
     struct dirent **entries;
     int n = list(folder, &entries);
     if (n <= i)
-        ck_abort_msg("tests/golden/%s has no case %d; tests run in the root of the tree", folder, i);
+        ck_abort_msg("tests/golden/%s has no case %d; tests run in the root of the tree", folder,
+                     i);
     snprintf(path, bytes, "tests/golden/%s/%s", folder, entries[i]->d_name);
     free_list(n, entries);
 }

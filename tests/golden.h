@@ -1,4 +1,5 @@
-// golden.h: tests/golden/FOLDER/CASE.txt holds an input, a line `----`, and what a stage makes of that input.
+// golden.h: tests/golden/FOLDER/CASE.txt holds an input, a line `----`, and what a stage makes of
+// that input.
 //
 //     START_TEST(graphs_are_as_recorded) { golden_check("build", _i, produce); }
 //     tcase_add_loop_test(tc, graphs_are_as_recorded, 0, golden_count("build"));
@@ -11,5 +12,6 @@
 int golden_count(const char *folder);
 void golden_check(const char *folder, int i, void (*produce)(const char *input, FILE *out));
 
-// An input may begin with a line `-D B=2 -D N=3`: reads it into sizes and moves the input behind it.
+// An input may begin with a line `-D B=2 -D N=3`: reads it into sizes and moves the input behind
+// it.
 int golden_sizes(struct gen *g, const char **input, struct size *sizes, int capacity);

@@ -21,110 +21,7 @@
     }
 
 static struct kernel kernels[] = {
-    {.name = "coordinates",
-     .source = SOURCE(
-         "coordinates", "int *out;",
-     "    int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);\n"
-         "    int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);\n"
-         "    args.out[block * 24 + thread] = threadIdx.z * 100 + threadIdx.y * 10 + threadIdx.x "
-         "+\n"
-         "        1000 * (blockIdx.z * 100 + blockIdx.y * 10 + blockIdx.x);\n"),
-     .grid = {2, 3, 2},
-     .block = {4, 3, 2}},
-    KERNEL("order", 64, 0, "unsigned *n; int *out;",
-           "    args.out[atomic_ticket(args.n)] = threadIdx.x;\n"),
-    KERNEL("rotate", 128, 128 * 4, "int *out;",
-           "    int *shared = (int *)dynamic_shared();\n"
-           "    for (int i = 0; i < 5; i++) {\n"
-           "        shared[threadIdx.x] = threadIdx.x + 1000 * i;\n"
-           "        __syncthreads();\n"
-           "        args.out[threadIdx.x] += shared[(threadIdx.x + 1) % 128];\n"
-           "        __syncthreads();\n"
-           "    }\n"),
-    KERNEL("rotate_without_barrier", 128, 128 * 4, "int *out;",
-           "    int *shared = (int *)dynamic_shared();\n"
-           "    shared[threadIdx.x] = threadIdx.x;\n"
-           "    args.out[threadIdx.x] = shared[threadIdx.x ^ 1];\n"),
-    KERNEL("fresh_shared", 1, 12, "int *out;",
-           "    int *shared = (int *)dynamic_shared();\n"
-           "    args.out[blockIdx.x] = shared[0] & shared[1] & shared[2];\n"
-           "    shared[0] = shared[1] = shared[2] = 0;\n"),
-    KERNEL("few_at_barrier", 128, 0, "int *out;",
-           "    if (threadIdx.x < 3)\n"
-           "        __syncthreads();\n"),
-    KERNEL("two_barriers", 64, 0, "int *out;",
-           "    if (threadIdx.x < 32)\n"
-           "        __syncthreads();\n"
-           "    else\n"
-           "        __syncthreads();\n"),
-    KERNEL("half_a_warp", 64, 0, "int *out;",
-           "    if (threadIdx.x < 40)\n"
-           "        args.out[0] = __shfl_xor_sync(0xffffffffu, (int)threadIdx.x, 1);\n"),
-    KERNEL("barrier_and_warp", 64, 0, "int *out;",
-           "    if (threadIdx.x == 63)\n"
-           "        __syncwarp();\n"
-           "    else\n"
-           "        __syncthreads();\n"),
-    KERNEL("not_in_mask", 32, 0, "int *out;", "    __syncwarp(0xfffffffeu);\n"),
-    KERNEL("from_outside", 32, 0, "int *out;",
-           "    if (threadIdx.x < 4)\n"
-           "        args.out[threadIdx.x] = __shfl_sync(0xfu, (int)threadIdx.x, 4);\n"),
-    KERNEL("shuffles", 32, 0, "int *out; double *wide;",
-           "    int i = threadIdx.x;\n"
-           "    args.out[i] = __shfl_sync(0xffffffffu, i, 5);\n"
-           "    args.out[32 + i] = __shfl_down_sync(0xffffffffu, i, 3, 8);\n"
-           "    args.out[64 + i] = __shfl_up_sync(0xffffffffu, i, 1);\n"
-           "    args.out[96 + i] = __shfl_xor_sync(0xffffffffu, i, 16);\n"
-           "    args.out[128 + i] = (int)__ballot_sync(0xffffffffu, i % 3 == 0);\n"
-           "    if (i < 16)\n"
-           "        args.out[160 + i] = __any_sync(0xffffu, i == 15) + 2 * __all_sync(0xffffu, i < "
-           "16);\n"
-           "    else\n"
-           "        args.out[160 + i] = __any_sync(0xffff0000u, i < 16) + 2 * "
-           "__all_sync(0xffff0000u, i > 16);\n"
-           "    args.wide[i] = __shfl_sync(0xffffffffu, i + 0.5, 31 - i);\n"),
-    KERNEL("last_warp", 40, 0, "int *out;",
-           "    args.out[threadIdx.x] = (int)__ballot_sync(0xffffffffu, true);\n"),
-    KERNEL("misaligned", 32, 0, "float *in; float *out;",
-           "    store_vec(args.out, load_vec<float, 4>(args.in + threadIdx.x));\n"),
-    KERNEL("misaligned_store", 1, 0, "half_t *out;",
-           "    store_vec(args.out + 1, Vec<half_t, 2>());\n"),
-    KERNEL("trapped", 1, 0, "int *out;",
-           "    args.out[0] = 1;\n    __trap();\n    args.out[0] = 2;\n"),
-    KERNEL("no_shared", 1, 0, "int *out;", "    args.out[0] = dynamic_shared()[0];\n"),
-    KERNEL("beyond_global", 1, 0, "float *in; float *out;",
-           "    store_vec(args.out, load_vec<float, 4>(args.in));\n"),
-    KERNEL("beyond_shared", 32, 31 * 4, "int *out;",
-           "    __syncthreads();\n"
-           "    ((int *)dynamic_shared())[threadIdx.x] = args.out[0];\n"),
-    KERNEL("many_barriers", 256, 4, "int *out;",
-           "    for (int i = 0; i < 200; i++) {\n"
-           "        if (threadIdx.x == i)\n"
-           "            *(int *)dynamic_shared() = args.out[0] + i;\n"
-           "        __syncthreads();\n"
-           "        args.out[1 + threadIdx.x] += *(int *)dynamic_shared();\n"
-           "        __syncthreads();\n"
-           "    }\n"),
-    KERNEL("static_shared", 64, 0, "int *out;",
-           "    __shared__ int shared[64];\n"
-           "    shared[threadIdx.x] = threadIdx.x + args.out[0] * 0;\n"
-           "    __syncthreads();\n"
-           "    args.out[threadIdx.x] = shared[63 - threadIdx.x];\n"),
-    KERNEL("last_block", 32, 4, "unsigned *counter; int *partial; int *out;",
-           "    unsigned *last = (unsigned *)dynamic_shared();\n"
-           "    if (threadIdx.x == 0) {\n"
-           "        store(args.partial + blockIdx.x, (int)blockIdx.x + 1);\n"
-           "        memory_fence();\n"
-           "        *last = atomic_ticket(args.counter);\n"
-           "    }\n"
-           "    __syncthreads();\n"
-           "    if (*last != gridDim.x - 1)\n"
-           "        return;\n"
-           "    int sum = 0;\n"
-           "    for (int i = threadIdx.x; i < gridDim.x; i += 32)\n"
-           "        sum += load_coherent(args.partial + i);\n"
-           "    warp_reduce<32>(sum, [](int &a, int b) { a += b; });\n"
-           "    args.out[threadIdx.x] = sum;\n"),
+#include "tests/host_kernels.def"
 };
 enum { N_KERNELS = sizeof kernels / sizeof *kernels };
 
@@ -352,35 +249,46 @@ START_TEST(static_shared_memory_is_the_blocks)
 }
 END_TEST
 
+struct launcher {
+    const struct host_library *library;
+    int base, wrong;
+};
+
 static void *launch_many(void *argument)
 {
-    int base = *(int *)argument;
-    intptr_t wrong = 0;
+    struct launcher *l = argument;
     for (int n = 0; n < 5; n++) {
-        int out[257] = {base};
-        char *message = launch("many_barriers", out);
-        wrong += message != NULL;
+        int out[257] = {l->base};
+        char *message =
+            launch_kernel(l->library, find("many_barriers"), false, (void *const[]){out});
+        l->wrong += message != NULL;
         free(message);
         for (int i = 1; i <= 256; i++)
-            wrong += out[i] != 200 * base + 199 * 200 / 2;
-        message = launch("few_at_barrier", NULL); // one fails while the other runs
-        wrong += !message;
+            l->wrong += out[i] != 200 * l->base + 199 * 200 / 2;
+        message = launch_kernel(l->library, find("few_at_barrier"), false, (void *const[]){NULL});
+        l->wrong += !message; // one fails while another runs
         free(message);
     }
-    return (void *)wrong;
+    return NULL;
 }
 
-START_TEST(two_threads_launch_at_once)
+START_TEST(threads_of_the_process_launch_at_once)
 {
-    pthread_t thread[2];
-    int base[2] = {1000, 2000000};
-    for (int i = 0; i < 2; i++)
-        ck_assert_int_eq(pthread_create(&thread[i], NULL, launch_many, &base[i]), 0);
-    for (int i = 0; i < 2; i++) {
-        void *wrong;
-        pthread_join(thread[i], &wrong);
-        ck_assert_ptr_null(wrong);
+    struct kernel again[] = {*find("many_barriers"), *find("few_at_barrier")};
+    struct host_library *other = load_kernels(again, 2, sanitizer_flags());
+    struct launcher launcher[3] = {
+        {library, 1000,    0},
+        {library, 2000000, 0},
+        {other,   -3,      0}
+    };
+    pthread_t thread[3];
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(pthread_create(&thread[i], NULL, launch_many, &launcher[i]), 0);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(thread[i], NULL);
+        ck_assert_int_eq(launcher[i].wrong, 0);
     }
+    host_unload(other);
 }
 END_TEST
 
@@ -419,6 +327,8 @@ START_TEST(address_sanitizer_sees_what_lies_beyond)
     int *one = calloc(1, sizeof *one);
     assert_dies_saying("beyond_global", (void *const[]){in, out}, "heap-buffer-overflow");
     assert_dies_saying("beyond_shared", (void *const[]){one}, "heap-buffer-overflow");
+    *one = 1;
+    assert_dies_saying("beyond_static", (void *const[]){one}, "global-buffer-overflow");
     free(in);
     free(one);
 }
@@ -503,7 +413,7 @@ Suite *host_suite(void)
     tcase_add_test(t, a_launch_that_no_gpu_takes_is_an_error);
     tcase_add_test(t, the_last_block_sees_what_all_wrote);
     tcase_add_test(t, static_shared_memory_is_the_blocks);
-    tcase_add_test(t, two_threads_launch_at_once);
+    tcase_add_test(t, threads_of_the_process_launch_at_once);
     tcase_add_test(t, address_sanitizer_sees_what_lies_beyond);
     tcase_add_test(t, what_the_process_cannot_hold_is_refused);
     tcase_add_test(t, a_missing_compiler_is_told_from_a_failed_one);

@@ -106,55 +106,51 @@ END_TEST
 static const struct {
     const char *line, *message;
 } wrong_lines[] = {
-    {"%3 = neg %0 : f32[2,3]",                                            "g:4:1: error: expected %2"                },
-    {"%2 = nag %0 : f32[2,3]",                                            "expected the name of an op"               },
-    {"%2 = neg %2 : f32[2,3]",                                            "no %2 above this line"                    },
-    {"%2 = neg : f32[2,3]",                                               "neg: takes 1 inputs, got 0"               },
-    {"%2 = add %0 : f32[2,3]",                                            "add: takes 2 inputs, got 1"               },
-    {"%2 = neg %0 : f32[3,2]",                                            "neg makes f32[2,3], not f32[3,2]"         },
-    {"%2 = neg %0 : f64[2,3]",                                            "neg makes f32[2,3], not f64[2,3]"         },
-    {"%2 = neg %0 : f99[2,3]",                                            "expected a dtype"                         },
-    {"%2 = neg %0 : f32[2,3",                                             "expected ']'"                             },
-    {"%2 = neg %0 : f32[2,3] x",                                          "expected the end of the line"             },
-    {"%2 = neg %0 axes=[1] : f32[2,3]",                                   "neg: has no axes="                        },
-    {"%2 = sum %0 : f32[2,1]",                                            "sum: axes= is missing"                    },
-    {"%2 = sum %0 axes=[] : f32[2,3]",                                    "sum: axes= is empty"                      },
-    {"%2 = sum %0 axes=[2] : f32[2,3]",                                   "sum: no axis 2 in f32[2,3]"               },
-    {"%2 = sum %0 axes=[-1] : f32[2,1]",                                  "sum: no axis -1"                          },
-    {"%2 = sum %0 axes=[1] axes=[1] : f32[2,1]",                          "this attribute is already given"          },
-    {"%2 = argmax %0 axes=[0,1] : i64[1,1]",                              "argmax: takes exactly one axis"           },
-    {"%2 = add %0, %1 : f32[2,3]",                                        "add: dtypes differ: f32 and i32"          },
-    {"%2 = sqrt %1 : i32[2,3]",                                           "sqrt: takes a floating dtype, got i32"    },
-    {"%2 = not %0 : bool[2,3]",                                           "not: takes bool, got f32"                 },
-    {"%2 = matmul %0, %0 : f32[2,3]",                                     "inner dimensions differ: 3 and 2"         },
-    {"%2 = reshape %0 : f32[7]",                                          "f32[2,3] has 6 elements and f32[7] has 7" },
-    {"%2 = reshape %0 : f32[-6]",                                         "dimension 0 is negative: -6"              },
-    {"%2 = reshape %0 : f32[4294967296,4294967296]",                      "more than 2^40 elements"                  },
-    {"%2 = reshape %0 : f32[1,1,1,1,1,1,1,1,1,1,1,2,3]",                  "more than 12 values"                      },
-    {"%2 = permute %0 perm=[0,0] : f32[2,2]",                             "axis 0 is named twice in f32[2,3]"        },
-    {"%2 = permute %0 perm=[0,7] : f32[2,2]",                             "axis 7 is not in f32[2,3]"                },
-    {"%2 = permute %0 perm=[0] : f32[2]",                                 "perm= has 1 values for 2 axes"            },
-    {"%2 = broadcast %0 : f32[2,2,4]",                                    "f32[2,3] does not broadcast to f32[2,2,4]"},
-    {"%2 = slice %0 start=[0,0] step=[1,0] : f32[2,3]",                   "the step of axis 1 is 0"                  },
-    {"%2 = slice %0 start=[0,1] step=[1,1] : f32[2,3]",
-     "3 elements from 1 by 1 leave axis 1 of f32[2,3]"                                                               },
-    {"%2 = slice %0 start=[0,2] step=[1,-2] : f32[2,3]",
-     "3 elements from 2 by -2 leave axis 1 of f32[2,3]"                                                              },
-    {"%2 = slice %0 start=[0,1] step=[1,9223372036854775807] : f32[2,3]",
-     "leave axis 1 of f32[2,3]"                                                                                      },
-    {"%2 = slice %0 start=[0] step=[1] : f32[2]",                         "start= has 1 values for 2 axes"           },
-    {"%2 = pad %0 before=[0,0] fill=0 : f32[2,2]",                        "pad: axis 1 cannot grow by 0 and -1"      },
-    {"%2 = pad %1 before=[0,0] fill=0.5 : i32[2,4]",                      "pad: 0.5 does not fit in i32"             },
-    {"%2 = concat %0, %1 axis=0 : f32[4,3]",                              "concat: dtypes differ: f32 and i32"       },
-    {"%2 = concat %0, %0 axis=2 : f32[4,3]",                              "concat: no axis 2 in f32[2,3]"            },
-    {"%2 = constant 300 : i8[]",                                          "constant: 300 does not fit in i8"         },
-    {"%2 = constant 1.5 : i32[]",                                         "constant: 1.5 is no i32"                  },
-    {"%2 = constant x : f32[]",                                           "expected a number"                        },
-    {"%2 = constant 1 : f32[99999999999999999999]",                       "this integer does not fit in 64 bits"     },
-    {"%2 = iota axis=1 : i64[3]",                                         "iota: no axis 1 in 1 dimensions"          },
-    {"%2 = input \"x : f32[]",                                            "expected '\"'"                            },
-    {"output \"y\" = %2",                                                 "no %2 above this line"                    },
-    {"other \"y\" = %1",                                                  "expected 'output' or a node"              },
+    {"%3 = neg %0 : f32[2,3]",                           "g:4:1: error: expected %2"            },
+    {"%2 = nag %0 : f32[2,3]",                           "expected the name of an op"           },
+    {"%2 = neg %2 : f32[2,3]",                           "no %2 above this line"                },
+    {"%2 = neg : f32[2,3]",                              "neg: takes 1 inputs, got 0"           },
+    {"%2 = add %0 : f32[2,3]",                           "add: takes 2 inputs, got 1"           },
+    {"%2 = neg %0 : f32[3,2]",                           "neg makes f32[2,3], not f32[3,2]"     },
+    {"%2 = neg %0 : f64[2,3]",                           "neg makes f32[2,3], not f64[2,3]"     },
+    {"%2 = neg %0 : f99[2,3]",                           "expected a dtype"                     },
+    {"%2 = neg %0 : f32[2,3",                            "expected ']'"                         },
+    {"%2 = neg %0 : f32[2,3] x",                         "expected the end of the line"         },
+    {"%2 = neg %0 axes=[1] : f32[2,3]",                  "neg: has no axes="                    },
+    {"%2 = sum %0 : f32[2,1]",                           "sum: axes= is missing"                },
+    {"%2 = sum %0 axes=[] : f32[2,3]",                   "sum: axes= is empty"                  },
+    {"%2 = sum %0 axes=[2] : f32[2,3]",                  "sum: no axis 2 in f32[2,3]"           },
+    {"%2 = sum %0 axes=[-1] : f32[2,1]",                 "sum: no axis -1"                      },
+    {"%2 = sum %0 axes=[1] axes=[1] : f32[2,1]",         "this attribute is already given"      },
+    {"%2 = argmax %0 axes=[0,1] : i64[1,1]",             "argmax: takes exactly one axis"       },
+    {"%2 = add %0, %1 : f32[2,3]",                       "add: dtypes differ: f32 and i32"      },
+    {"%2 = sqrt %1 : i32[2,3]",                          "sqrt: takes a floating dtype, got i32"},
+    {"%2 = not %0 : bool[2,3]",                          "not: takes bool, got f32"             },
+    {"%2 = matmul %0, %0 : f32[2,3]",                    "inner dimensions differ: 3 and 2"     },
+    {"%2 = reshape %0 : f32[7]",                         "has 6 elements and f32[7] has 7"      },
+    {"%2 = reshape %0 : f32[-6]",                        "dimension 0 is negative: -6"          },
+    {"%2 = reshape %0 : f32[1099511627777]",             "more than 2^40 elements"              },
+    {"%2 = reshape %0 : f32[1,1,1,1,1,1,1,1,1,1,1,1,6]", "more than 12 values"                  },
+    {"%2 = permute %0 perm=[0,0] : f32[2,2]",            "axis 0 is named twice in f32[2,3]"    },
+    {"%2 = permute %0 perm=[0,7] : f32[2,2]",            "axis 7 is not in f32[2,3]"            },
+    {"%2 = permute %0 perm=[0] : f32[2]",                "perm= has 1 values for 2 axes"        },
+    {"%2 = broadcast %0 : f32[2,2,4]",                   "does not broadcast to f32[2,2,4]"     },
+    {"%2 = slice %0 start=[0,0] step=[1,0] : f32[2,3]",  "the step of axis 1 is 0"              },
+    {"%2 = slice %0 start=[0,1] step=[1,1] : f32[2,3]",  "3 elements from 1 by 1 leave axis 1"  },
+    {"%2 = slice %0 start=[0,2] step=[1,-2] : f32[2,3]", "3 elements from 2 by -2 leave axis 1" },
+    {"%2 = slice %0 start=[0] step=[1] : f32[2]",        "start= has 1 values for 2 axes"       },
+    {"%2 = pad %0 before=[0,0] fill=0 : f32[2,2]",       "pad: axis 1 cannot grow by 0 and -1"  },
+    {"%2 = pad %1 before=[0,0] fill=0.5 : i32[2,4]",     "pad: 0.5 does not fit in i32"         },
+    {"%2 = concat %0, %1 axis=0 : f32[4,3]",             "concat: dtypes differ: f32 and i32"   },
+    {"%2 = concat %0, %0 axis=2 : f32[4,3]",             "concat: no axis 2 in f32[2,3]"        },
+    {"%2 = constant 300 : i8[]",                         "constant: 300 does not fit in i8"     },
+    {"%2 = constant 1.5 : i32[]",                        "constant: 1.5 is no i32"              },
+    {"%2 = constant x : f32[]",                          "expected a number"                    },
+    {"%2 = constant 1 : f32[99999999999999999999]",      "this integer does not fit in 64 bits" },
+    {"%2 = iota axis=1 : i64[3]",                        "iota: no axis 1 in 1 dimensions"      },
+    {"%2 = input \"x : f32[]",                           "expected '\"'"                        },
+    {"output \"y\" = %2",                                "no %2 above this line"                },
+    {"other \"y\" = %1",                                 "expected 'output' or a node"          },
 };
 
 START_TEST(a_wrong_line_is_reported_and_nothing_else)
@@ -168,6 +164,15 @@ START_TEST(a_wrong_line_is_reported_and_nothing_else)
     ck_assert_msg(strstr(found, wrong_lines[_i].message) != NULL, "of %s was reported %s",
                   wrong_lines[_i].line, found);
     ck_assert_msg(!strstr(strchr(found, '\n'), "error:"), "more than one report: %s", found);
+    free(found);
+}
+END_TEST
+
+START_TEST(a_step_that_overflows_is_reported)
+{
+    char *found = reported("graph g()\n%0 = input \"x\" : f32[9]\n"
+                           "%1 = slice %0 start=[1] step=[9223372036854775807] : f32[3]\n");
+    ck_assert(found && strstr(found, "leave axis 0 of f32[9]"));
     free(found);
 }
 END_TEST
@@ -261,6 +266,7 @@ Suite *print_suite(void)
     tcase_add_test(c, comments_blank_lines_and_the_order_of_attributes_do_not_matter);
     tcase_add_loop_test(c, a_wrong_line_is_reported_and_nothing_else, 0,
                         (int)(sizeof wrong_lines / sizeof wrong_lines[0]));
+    tcase_add_test(c, a_step_that_overflows_is_reported);
     tcase_add_test(c, a_wrong_header_is_reported);
     tcase_add_test(c, mutated_texts_never_crash_the_reader);
     suite_add_tcase(s, c);

@@ -3,6 +3,7 @@
 #include "tests/child.h"
 #include "tests/tests.h"
 #include <jansson.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -180,6 +181,15 @@ START_TEST(every_example_is_right)
 }
 END_TEST
 
+// The example of a host program: the library alone, without the command.
+START_TEST(the_host_program_is_right)
+{
+    char command[PATH_MAX];
+    snprintf(command, sizeof command, "%s >/dev/null 2>&1", beside("quant_linear"));
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
 Suite *run_suite(void)
 {
     Suite *s = suite_create("run");
@@ -195,6 +205,7 @@ Suite *run_suite(void)
     tcase_add_test(runs, json_alone_is_on_standard_output);
     tcase_add_loop_test(runs, run_works_at_every_alignment, 0, 6);
     tcase_add_loop_test(runs, every_example_is_right, 0, sizeof examples / sizeof *examples);
+    tcase_add_test(runs, the_host_program_is_right);
     suite_add_tcase(s, runs);
     return s;
 }

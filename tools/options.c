@@ -161,9 +161,23 @@ static enum exit_status set_math(struct options *o, char *value)
 
 static enum exit_status set_dump(struct options *o, char *value)
 {
+    static const char *const stages[] = {"parse",    "graph",  "rewrite", "fuse",
+                                         "schedule", "source", "all"};
+    enum { N_STAGES = sizeof stages / sizeof *stages };
     o->dump = value;
-    return *value ? STATUS_done
-                  : complain(STATUS_usage, "--dump: expected stages, such as graph,fuse");
+    for (const char *at = value; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        bool known = false;
+        for (int i = 0; i < N_STAGES; i++)
+            known |=
+                !strncmp(at, stages[i], strlen(stages[i])) && strchr(",", at[strlen(stages[i])]);
+        if (!known)
+            return complain(
+                STATUS_usage,
+                "--dump %.*s: expected parse, graph, rewrite, fuse, schedule, source or all",
+                (int)strcspn(at, ","), at);
+    }
+    return STATUS_done;
 }
 
 static enum exit_status set_random(struct options *o, char *value)
@@ -205,28 +219,28 @@ struct option {
 };
 
 enum { PLANS = EMIT | RUN | EXPLAIN, ALL = PLANS | CACHE | DOCTOR | HELP };
-#define FLAG(name) NULL, offsetof(struct options, name)
+#define FLAG(name) offsetof(struct options, name)
 
 static const struct option table[] = {
-    {"-D",          PLANS,          set_size,                0},
-    {"--arch",             PLANS,                    set_arch,                          0},
-    {"--math",            PLANS,                          set_math,                 0},
-    {"--alignment",     PLANS,set_alignment,0},
-    {"-o",    EMIT,             set_out_dir,                                    0},
-    {"--format",          EMIT,                 set_format,                 0},
-    {"--in",             RUN,                  set_in,                            0},
-    {"--out",            RUN,                          set_out,                            0},
-    {"--expect",       RUN,   set_expect,0},
-    {"--random",RUN,set_random,0},
-    {"--device",    RUN,         set_device,                    0},
-    {"--check",             RUN,                  FLAG(check)                                       },
-    {"--time",            RUN,                          FLAG(time)                                                                },
-    {"--dump",   EXPLAIN,        set_dump,            0},
-    {"--json",RUN | EXPLAIN | DOCTOR,FLAG(json)},
-    {"--max-bytes",CACHE,set_max_bytes,0},
-    {"--no-cache",    EMIT | RUN | DOCTOR,   FLAG(no_cache)             },
-    {"--offline",      EMIT | RUN, FLAG(offline)                              },
-    {"-v", ALL,            FLAG(verbose)                                            },
+    {"-D",          PLANS,                  set_size,      0             },
+    {"--arch",      PLANS,                  set_arch,      0             },
+    {"--math",      PLANS,                  set_math,      0             },
+    {"--alignment", PLANS,                  set_alignment, 0             },
+    {"-o",          EMIT,                   set_out_dir,   0             },
+    {"--format",    EMIT,                   set_format,    0             },
+    {"--in",        RUN,                    set_in,        0             },
+    {"--out",       RUN,                    set_out,       0             },
+    {"--expect",    RUN,                    set_expect,    0             },
+    {"--random",    RUN,                    set_random,    0             },
+    {"--device",    RUN,                    set_device,    0             },
+    {"--check",     RUN,                    NULL,          FLAG(check)   },
+    {"--time",      RUN,                    NULL,          FLAG(time)    },
+    {"--dump",      EXPLAIN,                set_dump,      0             },
+    {"--json",      RUN | EXPLAIN | DOCTOR, NULL,          FLAG(json)    },
+    {"--max-bytes", CACHE,                  set_max_bytes, 0             },
+    {"--no-cache",  EMIT | RUN | DOCTOR,    NULL,          FLAG(no_cache)},
+    {"--offline",   EMIT | RUN,             NULL,          FLAG(offline) },
+    {"-v",          ALL,                    NULL,          FLAG(verbose) },
 };
 enum { N_OPTIONS = sizeof table / sizeof *table };
 

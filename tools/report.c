@@ -44,6 +44,11 @@ static void print_place(FILE *out, const quern_argument *a, int64_t i)
     print_dims(out, a->rank, index);
 }
 
+static double unsigned_nan(double x)
+{
+    return isnan(x) ? (double)NAN : x;
+}
+
 void report_check(FILE *out, const quern_argument *a, const char *against,
                   const quern_check_result *r)
 {
@@ -54,8 +59,8 @@ void report_check(FILE *out, const quern_argument *a, const char *against,
     fprintf(out, "    largest error %.3g absolute, %.3g relative\n    worst at ", r->max_abs_error,
             r->max_rel_error);
     print_place(out, a, r->worst);
-    fprintf(out, ": got %.9g, expected %.9g, tolerance %.3g + %.3g * |expected|\n", r->got,
-            r->expected, r->absolute, r->relative);
+    fprintf(out, ": got %.9g, expected %.9g, tolerance %.3g + %.3g * |expected|\n",
+            unsigned_nan(r->got), unsigned_nan(r->expected), r->absolute, r->relative);
 }
 
 void report_summary(FILE *out, const struct tensor *t)

@@ -60,7 +60,8 @@ static void log_line(void *user, const char *line)
 enum exit_status session_open(struct session *s, const struct options *o, quern_device device)
 {
     *s = (struct session){.options = o};
-    if (o->command->id & (EMIT | RUN | EXPLAIN) && !(s->text = read_program(o->operand, &s->n_bytes)))
+    bool takes_program = o->command->id & (EMIT | RUN | EXPLAIN);
+    if (takes_program && !(s->text = read_program(o->operand, &s->n_bytes)))
         return STATUS_wrong;
     quern_options options = {
         .device = device,

@@ -44,9 +44,7 @@ static float *data(size_t n, void **device)
     float *host = malloc(n * sizeof *host);
     for (size_t i = 0; host && i < n; i++)
         host[i] = (float)rand() / (float)RAND_MAX * 2 - 1;
-    if (!host)
-        exit(QUERN_MEMORY);
-    must(quern_alloc(q, n * sizeof *host, device));
+    must(host ? quern_alloc(q, n * sizeof *host, device) : QUERN_MEMORY);
     must(quern_upload(q, *device, host, n * sizeof *host));
     return host;
 }
@@ -58,42 +56,41 @@ int main(void)
         {"T", 64 },
         {"D", 128}
     };
-    enum { X = 8 * 64 * 128, LOGITS = 8 * 64, W = 128 * 128, BIAS = 128, Y = X };
-    char cache_dir[4096];
+    enum { X, LOGITS, W, BIAS, Y };
+    static const size_t n[] = {8 * 64 * 128, 8 * 64, 128 * 128, 128, 8 * 64 * 128};
     quern_options options = {.log = note};
     quern_program *program;
     quern_plan *plan;
+    float *host[5];
+    void *device[5];
 
-    if (quern_default_cache_dir(cache_dir, sizeof cache_dir))
-        options.cache_dir = cache_dir;
     must(quern_open(&q, &options)); /* the GPU, or the host where there is none */
     must(quern_parse(q, text, strlen(text), "quant_linear.qn", &program));
     must(quern_plan_program(q, program, sizes, 3, NULL, &plan)); /* compiles, once */
+    for (int i = X; i <= Y; i++)
+        host[i] = data(n[i], &device[i]);
 
-    void *x, *logits, *w, *bias, *y;
-    const float *host[] = {data(X, &x), data(LOGITS, &logits), data(W, &w), data(BIAS, &bias)};
-    must(quern_alloc(q, Y * sizeof(float), &y));
-
-    must(quern_bind(plan, "w", w));
-    must(quern_bind(plan, "bias", bias));
+    must(quern_bind(plan, "w", device[W]));
+    must(quern_bind(plan, "bias", device[BIAS]));
     must(quern_prepare(plan, NULL));
-    must(quern_execute(plan, (void *[]){x, logits, y}, 3,
-                       NULL)); /* only launches: as often as you like */
+    void *arguments[] = {device[X], device[LOGITS], device[Y]};
+    must(quern_execute(plan, arguments, 3, NULL)); /* only launches: as often as you like */
     must(quern_synchronize(q, NULL));
 
-    static float got[Y];
-    static double expected[Y];
+    const void *inputs[] = {host[X], host[LOGITS], host[W], host[BIAS]};
+    double *expected = malloc(n[Y] * sizeof *expected);
     quern_check_result result;
-    must(quern_download(q, got, y, sizeof got));
-    must(quern_reference(plan, (const void *const *)host, (double *[]){expected}));
-    must(quern_check(plan, 0, got, expected, &result));
+    must(expected ? quern_download(q, host[Y], device[Y], n[Y] * sizeof(float)) : QUERN_MEMORY);
+    must(quern_reference(plan, inputs, &expected));
+    must(quern_check(plan, 0, host[Y], expected, &result));
     printf("quant_linear on %s: largest error %.2g, %s\n", quern_device_name(q),
            result.max_abs_error, result.ok ? "ok" : "WRONG");
 
-    for (int i = 0; i < 4; i++)
-        free((void *)host[i]);
-    for (int i = 0; i < 5; i++)
-        must(quern_free(q, (void *[]){x, logits, w, bias, y}[i]));
+    for (int i = X; i <= Y; i++) {
+        free(host[i]);
+        must(quern_free(q, device[i]));
+    }
+    free(expected);
     quern_destroy_plan(plan);
     quern_destroy_program(program);
     quern_close(q);
