@@ -103,14 +103,20 @@ static bool read_letters(struct build *b, const struct call *c, const char **at,
 }
 
 // Without "->" the result has, in alphabetical order, the letters that stand once.
-static void implicit_result(struct equation *q)
+static bool implicit_result(struct build *b, const struct call *c, struct equation *q)
 {
     int n = 0;
     for (int letter = 'A'; letter <= 'z'; letter++) {
         int count = has(q->in[0], (char)letter) + (q->n == 2 && has(q->in[1], (char)letter));
-        if (count == 1 && n < MAX_RANK)
-            q->out[n++] = (char)letter;
+        if (count != 1)
+            continue;
+        if (n == MAX_RANK) {
+            fail_call(b, c, "the result has more than %d dimensions", MAX_RANK);
+            return false;
+        }
+        q->out[n++] = (char)letter;
     }
+    return true;
 }
 
 static bool read_equation(struct build *b, const struct call *c, const char *text,
@@ -130,7 +136,7 @@ static bool read_equation(struct build *b, const struct call *c, const char *tex
         if (!read_letters(b, c, &at, q->out))
             return false;
     } else if (!*at) {
-        implicit_result(q);
+        return implicit_result(b, c, q);
     }
     if (!*at)
         return true;
@@ -261,10 +267,6 @@ static struct node *contract(struct build *b, const struct equation *q, struct n
     struct node *out = *sum ? graph_matmul(b->g, b->graph, nodes[0], nodes[1])
                             : graph_elementwise(b->g, b->graph, OP_mul, 2, nodes);
     int rank = shape_of(q, result, dim);
-    if (rank > MAX_RANK) {
-        fail(b->g, "einsum: the result has more than %d dimensions", MAX_RANK);
-        return NULL;
-    }
     out = out ? reshape_to(b, out, rank, dim) : NULL;
     return out ? ordered(b, out, result, q->out) : NULL;
 }

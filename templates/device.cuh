@@ -4,3 +4,4 @@
 #include "math.cuh"
 #include "memory.cuh"
 #include "reduce.cuh"
+#include "registers.cuh"

@@ -193,17 +193,34 @@ __device__ inline double add(double a, double b) { return a + b; }
 __device__ inline int add(int a, int b) { return (int)((uint32)a + (uint32)b); }
 __device__ inline long long add(long long a, long long b) { return (long long)((uint64)a + (uint64)b); }
 
+// Batch, and the first row and column of a piece of C
+struct Corner {
+    index_t b, m, n;
+};
+
+// The corner of tile number `tile`: `raster` rows of tiles are walked column by column.
+__device__ inline Corner tile_place(index_t tile)
+{
+    constexpr index_t tiles_m = Tile::tiles > 0 ? Tile::tiles_m : 1, tiles_n = Tile::tiles > 0 ? Tile::tiles_n : 1;
+    constexpr index_t raster = Spec::raster;
+    index_t rest = tile % (tiles_m * tiles_n);
+    index_t first = rest / (raster * tiles_n) * raster, left = tiles_m - first;
+    index_t height = left < raster ? left : raster;
+    rest %= raster * tiles_n;
+    return {tile / (tiles_m * tiles_n), (first + rest % height) * Spec::block_m, rest / height * Spec::block_n};
+}
+
 // Where a thread stands: its group, its place in the group, and its first row and column in the block's tile.
 struct Place {
     int group, thread, m, n;
 };
 
-__device__ inline Place thread_place()
+__device__ inline Place thread_place(int thread)
 {
     Place p;
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int warp = thread / 32, lane = thread % 32;
     p.group = Spec::split == 1 ? 0 : warp / (Tile::threads / 32);
-    p.thread = threadIdx.x - p.group * Tile::threads;
+    p.thread = thread - p.group * Tile::threads;
     warp -= p.group * (Tile::threads / 32);
     // Lanes 2i and 2i + 1 share their columns, lanes i and i + 2 in the same four their rows: half a warp then
     // reads 16-byte runs of either operand in one pass.
@@ -266,6 +283,7 @@ __device__ inline void clear(Accumulators &acc)
 }
 
 using Run = Vec<Acc, Tile::run_n>;
+constexpr int group_sums = Tile::runs * Tile::threads; // in runs
 
 // The thread's own runs of the sums are Tile::threads runs apart: neighbours touch neighbouring banks.
 __device__ inline void clear_sums(Run *sums)
@@ -294,27 +312,27 @@ template <bool adds> __device__ inline void move_to_sums(Accumulators &acc, Run 
     }
 }
 
-// Run i of the thread's tile: m and n are those of its first run.
-__device__ inline void finish_run(const Args &args, index_t b, index_t m, index_t n, int i, const Run &run)
+// Run i of the thread; c: where its first run lies
+__device__ inline void finish_run(const Args &args, Corner c, int i, const Run &run)
 {
     constexpr int per_row = Spec::thread_n / Tile::run_n;
     int row = i / per_row, column = i % per_row;
-    m += row / Tile::run_m * (Tile::lanes_m * Tile::run_m) + row % Tile::run_m;
-    n += column * (Spec::lanes_n * Tile::run_n);
-    if (Spec::m % Spec::block_m != 0 && m >= (index_t)Spec::m)
+    c.m += row / Tile::run_m * (Tile::lanes_m * Tile::run_m) + row % Tile::run_m;
+    c.n += column * (Spec::lanes_n * Tile::run_n);
+    if (Spec::m % Spec::block_m != 0 && c.m >= (index_t)Spec::m)
         return;
 #pragma unroll
     for (int j = 0; j < Tile::run_n; j += Spec::vec_c) {
         Acc out[Spec::vec_c];
 #pragma unroll
-        for (int c = 0; c < Spec::vec_c; c++)
-            out[c] = run.v[j + c];
-        if (Spec::n % Spec::block_n == 0 || n + j < (index_t)Spec::n)
-            epilogue(args, b, m, n + j, out);
+        for (int i = 0; i < Spec::vec_c; i++)
+            out[i] = run.v[j + i];
+        if (Spec::n % Spec::block_n == 0 || c.n + j < (index_t)Spec::n)
+            epilogue(args, c.b, c.m, c.n + j, out);
     }
 }
 
-__device__ inline void finish(const Args &args, index_t b, index_t m, index_t n, const Accumulators &acc)
+__device__ inline void finish(const Args &args, Corner c, const Accumulators &acc)
 {
     constexpr int per_row = Spec::thread_n / Tile::run_n;
 #pragma unroll
@@ -323,64 +341,58 @@ __device__ inline void finish(const Args &args, index_t b, index_t m, index_t n,
 #pragma unroll
         for (int j = 0; j < Tile::run_n; j++)
             run.v[j] = acc[i / per_row][i % per_row * Tile::run_n + j];
-        finish_run(args, b, m, n, i, run);
+        finish_run(args, c, i, run);
     }
 }
 
 // The groups take turns at the runs; the order of additions is fixed.
-__device__ inline void finish_sums(const Args &args, index_t b, index_t m, index_t n, int group, const Run *sums)
+__device__ inline void finish_sums(const Args &args, Corner c, int group, const Run *sums)
 {
 #pragma unroll 4
     for (int i = group; i < Tile::runs; i += Spec::split) {
         Run run = sums[i * Tile::threads];
 #pragma unroll
         for (int g = 1; g < Spec::split; g++) {
-            Run other = sums[(g * Tile::runs + i) * Tile::threads];
+            Run other = sums[g * group_sums + i * Tile::threads];
 #pragma unroll
             for (int j = 0; j < Tile::run_n; j++)
                 run.v[j] = add(run.v[j], other.v[j]);
         }
-        finish_run(args, b, m, n, i, run);
+        finish_run(args, c, i, run);
     }
 }
 
-__device__ inline void contract(const Args &args, index_t b, index_t m0, index_t n0)
+// The k loop of one tile
+__device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shared, Run *sums, Accumulators &acc)
 {
-    Acc *shared = reinterpret_cast<Acc *>(dynamic_shared());
-    Place p = thread_place();
     Acc *buffer = shared + p.group * (2 * Tile::buffer);
-    Run *all_sums = reinterpret_cast<Run *>(shared + Tile::sums_at) + p.thread;
-    Run *sums = all_sums + p.group * (Tile::runs * Tile::threads);
-
-    Accumulators acc;
-    clear(acc);
+    sums += p.group * group_sums + p.thread;
     if constexpr (Tile::promotes)
         clear_sums(sums);
 
     Stage<OperandA> a;
-    Stage<OperandB> b_;
-    Spot spot_a = a.spot(p.thread), spot_b = b_.spot(p.thread);
-    index_t k0 = p.group * Spec::block_k, m = m0 + spot_a.x, n = n0 + spot_b.x;
+    Stage<OperandB> b;
+    Spot spot_a = a.spot(p.thread), spot_b = b.spot(p.thread);
+    index_t m = c.m + spot_a.x, n = c.n + spot_b.x, k = p.group * Spec::block_k;
     // Places in shared memory, in elements from the start of the group's buffers.
     constexpr int b_at = Spec::block_k * Tile::stride_a; // where B's tile begins in a buffer
     int read_a = p.m, read_b = b_at + p.n;
     int write_a = spot_a.k * Tile::stride_a + spot_a.x, write_b = b_at + spot_b.k * Tile::stride_b + spot_b.x;
     int other = Tile::buffer; // from the buffer that is read to the other
-    if constexpr (Tile::steps > 0) {
-        a.load(args, b, m, k0 + spot_a.k, p.thread);
-        b_.load(args, b, n, k0 + spot_b.k, p.thread);
-        a.store(args, b, m, k0 + spot_a.k, p.thread, buffer + write_a);
-        b_.store(args, b, n, k0 + spot_b.k, p.thread, buffer + write_b);
-        group_barrier();
-    }
+    a.load(args, c.b, m, k + spot_a.k, p.thread);
+    b.load(args, c.b, n, k + spot_b.k, p.thread);
+    a.store(args, c.b, m, k + spot_a.k, p.thread, buffer + write_a);
+    b.store(args, c.b, n, k + spot_b.k, p.thread, buffer + write_b);
+    group_barrier();
+
     int until_promotion = Spec::promote_k / Spec::block_k;
 #pragma unroll 1
     for (index_t step = 1; step <= (index_t)Tile::steps; step++) {
         bool more = step < (index_t)Tile::steps;
-        k0 += Tile::k_step;
+        k += Tile::k_step;
         if (more) {
-            a.load(args, b, m, k0 + spot_a.k, p.thread);
-            b_.load(args, b, n, k0 + spot_b.k, p.thread);
+            a.load(args, c.b, m, k + spot_a.k, p.thread);
+            b.load(args, c.b, n, k + spot_b.k, p.thread);
         }
         multiply(buffer + read_a, buffer + read_b, acc);
         if constexpr (Tile::promotes)
@@ -392,47 +404,47 @@ __device__ inline void contract(const Args &args, index_t b, index_t m0, index_t
         write_a += other, write_b += other;
         other = -other;
         if (more) {
-            a.store(args, b, m, k0 + spot_a.k, p.thread, buffer + write_a);
-            b_.store(args, b, n, k0 + spot_b.k, p.thread, buffer + write_b);
+            a.store(args, c.b, m, k + spot_a.k, p.thread, buffer + write_a);
+            b.store(args, c.b, n, k + spot_b.k, p.thread, buffer + write_b);
             group_barrier(); // the next tile is whole, and nobody reads the buffer that comes after it
         }
     }
-    // The thread's first row and column, from what the loop kept of them: two registers less in the loop.
-    constexpr int moved = Tile::steps % 2 ? Tile::buffer : 0;
-    m = m0 + (read_a - moved), n = n0 + (read_b - moved - b_at);
+}
+
+__device__ inline void contract(const Args &args, index_t tile)
+{
+    Acc *shared = reinterpret_cast<Acc *>(dynamic_shared());
+    Run *sums = reinterpret_cast<Run *>(shared + Tile::sums_at);
+    Accumulators acc;
+    clear(acc);
+    if constexpr (Tile::steps > 0)
+        accumulate(args, tile_place(tile), thread_place(threadIdx.x), shared, sums, acc);
+
+    Place p = thread_place(fresh_thread_index());
+    Corner c = tile_place(Tile::tiles > Spec::blocks ? tile : (index_t)fresh_block_index());
+    sums += p.thread;
+    c.m += p.m, c.n += p.n;
     if constexpr (Tile::has_sums) {
         if constexpr (!Tile::promotes)
             __syncthreads(); // the sums lie where the buffers were
-        move_to_sums<Tile::promotes>(acc, sums);
+        move_to_sums<Tile::promotes>(acc, sums + p.group * group_sums);
         if constexpr (Spec::split > 1)
             __syncthreads(); // every group's sums are there
-        finish_sums(args, b, m, n, p.group, all_sums);
+        finish_sums(args, c, p.group, sums);
     } else {
-        finish(args, b, m, n, acc);
+        finish(args, c, acc);
     }
-}
-
-// Tile number -> batch, first row, first column.  `raster` rows of tiles are walked column by column.
-__device__ inline void contract_tile(const Args &args, uint64 tile)
-{
-    constexpr index_t tiles_m = Tile::tiles > 0 ? Tile::tiles_m : 1, tiles_n = Tile::tiles > 0 ? Tile::tiles_n : 1;
-    constexpr index_t raster = Spec::raster;
-    index_t b = (index_t)tile / (tiles_m * tiles_n), rest = (index_t)tile % (tiles_m * tiles_n);
-    index_t first = rest / (raster * tiles_n) * raster, left = tiles_m - first;
-    index_t height = left < raster ? left : raster;
-    rest %= raster * tiles_n;
-    contract(args, b, (first + rest % height) * Spec::block_m, rest / height * Spec::block_n);
 }
 
 extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
     KERNEL(const __grid_constant__ Args args)
 {
     if constexpr (Tile::tiles > Spec::blocks) {
-        for (uint64 tile = blockIdx.x; tile < (uint64)Tile::tiles; tile += Spec::blocks) {
-            contract_tile(args, tile);
+        for (index_t tile = blockIdx.x; tile < (index_t)Tile::tiles; tile += Spec::blocks) {
+            contract(args, tile);
             __syncthreads(); // the next tile uses the same shared memory
         }
     } else if constexpr (Tile::tiles > 0) {
-        contract_tile(args, blockIdx.x);
+        contract(args, blockIdx.x);
     }
 }

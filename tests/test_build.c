@@ -255,6 +255,16 @@ START_TEST(at_most_ten_errors_are_shown)
 }
 END_TEST
 
+START_TEST(a_text_beyond_a_gigabyte_is_refused)
+{
+    struct built t;
+    open_text(&t, "", ((size_t)1 << 30) + 1, NULL, 0);
+    ck_assert_ptr_null(t.graph);
+    ck_assert_str_eq(t.said, "a.qn: error: the text has more than 1073741824 bytes\n");
+    close_text(&t);
+}
+END_TEST
+
 // sizes_of_argument: what the shape of an argument settles
 
 static const char *const shapes_text = "program p(B, D, N = 2 * D)\n"
@@ -315,6 +325,25 @@ START_TEST(a_shape_settles_the_sizes_it_names)
 }
 END_TEST
 
+START_TEST(settled_sizes_need_room)
+{
+    struct gen g = {0};
+    struct source source = {"a.qn", shapes_text, strlen(shapes_text)};
+    jmp_buf escape;
+    int64_t dim[] = {2, 5, 3, 11};
+    struct size out[1];
+    int n = 1;
+    g.escape = &escape;
+    if (setjmp(escape))
+        ck_abort_msg("out of memory");
+    const struct program_ast *ast = parse(&g, &source);
+    ck_assert(!sizes_of_argument(&g, ast, "x", 4, dim, out, &n));
+    ck_assert_int_eq(n, 0);
+    ck_assert_int_eq(g.n_errors, 1);
+    arena_free(&g.arena);
+}
+END_TEST
+
 Suite *build_suite(void)
 {
     Suite *s = suite_create("build");
@@ -333,6 +362,8 @@ Suite *build_suite(void)
     tcase_add_test(c, functions_that_call_each_other_twice_are_stopped);
     tcase_add_test(c, a_deep_stack_of_functions_is_an_error);
     tcase_add_test(c, at_most_ten_errors_are_shown);
+    tcase_add_test(c, a_text_beyond_a_gigabyte_is_refused);
+    tcase_add_test(c, settled_sizes_need_room);
     tcase_add_loop_test(c, a_shape_settles_the_sizes_it_names, 0,
                         (int)(sizeof settled / sizeof *settled));
     suite_add_tcase(s, c);
