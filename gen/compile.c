@@ -1,5 +1,5 @@
-// compile.c: the pipeline.  A syntax tree and sizes come in, kernels as CUDA source go out; every step is a line,
-// and every step can show what it made.
+// compile.c: the pipeline.  A syntax tree and sizes come in, kernels as CUDA source go out; every
+// step is a line, and every step can show what it made.
 
 #include "gen/kernel.h"
 #include <string.h>
@@ -15,7 +15,8 @@ static bool wants_dump(const struct compile_options *o, const char *stage)
     return false;
 }
 
-static void dump_graph(const struct compile_options *o, const char *stage, const struct graph *graph)
+static void dump_graph(const struct compile_options *o, const char *stage,
+                       const struct graph *graph)
 {
     graph_check(graph);
     if (!wants_dump(o, stage))
@@ -24,7 +25,8 @@ static void dump_graph(const struct compile_options *o, const char *stage, const
     print_graph(graph, o->dump_to);
 }
 
-// An output must be a value of its own: one that is an argument, a constant, or an output already, is copied.
+// An output must be a value of its own: one that is an argument, a constant, or an output already,
+// is copied.
 static void own_outputs(struct gen *g, struct graph *graph)
 {
     for (int i = 0; i < graph->n_outputs; i++) {
@@ -58,9 +60,11 @@ static int add_buffer(struct buffers *b, struct buffer buffer)
     return p->n_buffers++;
 }
 
-static struct buffer buffer_of(const struct node *node, enum buffer_kind kind, const char *name, int argument)
+static struct buffer buffer_of(const struct node *node, enum buffer_kind kind, const char *name,
+                               int argument)
 {
-    struct buffer b = {.kind = kind, .name = name, .dtype = node->dtype, .rank = node->rank, .argument = argument};
+    struct buffer b = {
+        .kind = kind, .name = name, .dtype = node->dtype, .rank = node->rank, .argument = argument};
     memcpy(b.dim, node->dim, sizeof b.dim);
     b.bytes = node_numel(node) * dtype_info[node->dtype].bytes;
     return b;
@@ -86,7 +90,8 @@ static void add_arguments(struct buffers *b, const struct graph *graph)
     }
     for (int i = 0; i < graph->n_outputs; i++) {
         const struct output *output = &graph->outputs[i];
-        p->outputs[p->n_outputs++] = add_buffer(b, buffer_of(output->node, BUFFER_output, output->name, i));
+        p->outputs[p->n_outputs++] =
+            add_buffer(b, buffer_of(output->node, BUFFER_output, output->name, i));
         b->of_node[output->node->id] = p->n_buffers;
     }
 }
@@ -100,7 +105,9 @@ static void bind_arguments(struct buffers *b, struct kernel *k, const struct sch
     if (!s->n_tickets)
         return;
     struct buffer partial = {.kind = BUFFER_workspace, .dtype = DT_u8, .bytes = s->partial_bytes};
-    struct buffer tickets = {.kind = BUFFER_counter, .dtype = DT_i32, .bytes = 4 * (int64_t)s->n_tickets,
+    struct buffer tickets = {.kind = BUFFER_counter,
+                             .dtype = DT_i32,
+                             .bytes = 4 * (int64_t)s->n_tickets,
                              .offset = b->program->counter_bytes};
     b->program->counter_bytes += tickets.bytes;
     k->args[k->n_args++] = add_buffer(b, partial);
@@ -139,7 +146,8 @@ static void add_kernel(struct buffers *b, struct fusion *f, const struct nest *n
         fprintf(o->dump_to, "== source %s\n%s", k->name, k->source);
 }
 
-// Workspace by lifetime: a buffer takes the first gap that is free from its first kernel to its last.
+// Workspace by lifetime: a buffer takes the first gap that is free from its first kernel to its
+// last.
 static void place_workspace(struct gen *g, struct program *p)
 {
     enum { ALIGNMENT = 256 };
@@ -170,7 +178,8 @@ static void place_workspace(struct gen *g, struct program *p)
     }
 }
 
-bool compile_graph(struct gen *g, struct graph *built, const struct compile_options *o, struct program *out)
+bool compile_graph(struct gen *g, struct graph *built, const struct compile_options *o,
+                   struct program *out)
 {
     dump_graph(o, "graph", built);
 
@@ -196,7 +205,8 @@ bool compile_graph(struct gen *g, struct graph *built, const struct compile_opti
     return true;
 }
 
-bool compile(struct gen *g, const struct program_ast *ast, const struct compile_options *o, struct program *out)
+bool compile(struct gen *g, const struct program_ast *ast, const struct compile_options *o,
+             struct program *out)
 {
     struct graph *graph = build(g, ast, o->sizes, o->n_sizes);
     return graph && compile_graph(g, graph, o, out);

@@ -1,4 +1,5 @@
-// describe.c: nests as people read them: an expression in the program's own names, and the dump after fuse.
+// describe.c: nests as people read them: an expression in the program's own names, and the dump
+// after fuse.
 
 #include "gen/kernel.h"
 #include <stdlib.h>
@@ -39,7 +40,8 @@ static void write_node(struct writer *w, const struct node *node, bool root)
     const struct op_info *info = &op_info[node->op];
     if (ftell(w->out) > MAX_EXPRESSION) {
         fputs("...", w->out);
-    } else if (node->op == OP_input || node->op == OP_weight || (!root && home && home != w->nest)) {
+    } else if (node->op == OP_input || node->op == OP_weight ||
+               (!root && home && home != w->nest)) {
         fputs(name_of(w->f, node), w->out);
     } else if (node->op == OP_constant) {
         if (dtype_info[node->dtype].class == CLASS_float)
@@ -68,7 +70,8 @@ const char *expression_text(const struct fusion *f, const struct nest *nest)
         struct writer w = {f, nest, open_memstream(&one, &size)};
         write_node(&w, nest->stores[i], true);
         fclose(w.out);
-        text = arena_text(f->g, "%s%s%s = %s", text, i ? "; " : "", name_of(f, nest->stores[i]), one);
+        text =
+            arena_text(f->g, "%s%s%s = %s", text, i ? "; " : "", name_of(f, nest->stores[i]), one);
         free(one);
     }
     return text;

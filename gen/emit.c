@@ -1,9 +1,9 @@
 // emit.c: scheduled nest to the whole source of one kernel.
 //
-// A comment with the expression, `Spec`, `Args`, the functions that the family's template calls, and the template by
-// #include.  The functions: load_elements (what is read for some lanes), accumulate (into a phase's accumulators),
-// finish (accumulators to values of the row), store_elements and store_row; for a contraction load and stage of
-// either operand, and epilogue.
+// A comment with the expression, `Spec`, `Args`, the functions that the family's template calls,
+// and the template by #include.  The functions: load_elements (what is read for some lanes),
+// accumulate (into a phase's accumulators), finish (accumulators to values of the row),
+// store_elements and store_row; for a contraction load and stage of either operand, and epilogue.
 
 #include "gen/emit.h"
 #include <stdlib.h>
@@ -21,7 +21,8 @@ static bool stores_elements(const struct emitter *e, int store)
     return e->nest->family != FAMILY_columns && !is_row_value(e, e->nest->store_values[store]);
 }
 
-// Row values that fill a tensor of the whole domain (each element of a row the same) are stored like elements.
+// Row values that fill a tensor of the whole domain (each element of a row the same) are stored
+// like elements.
 static bool fills_domain(const struct emitter *e, int store)
 {
     const struct nest *nest = e->nest;
@@ -39,8 +40,8 @@ static void find_needs(struct emitter *e)
         const struct value *v = nest->values[i];
         uint32_t stages = e->stages[i];
         bool several = (stages & (stages - 1)) != 0;
-        e->cached[i] = several && nest->family == FAMILY_rows && e->s->spec.resident && v->kind == VALUE_op &&
-                       op_info[v->node->op].cost >= 8;
+        e->cached[i] = several && nest->family == FAMILY_rows && e->s->spec.resident &&
+                       v->kind == VALUE_op && op_info[v->node->op].cost >= 8;
     }
 }
 
@@ -62,7 +63,8 @@ static void emit_row_functions(struct emitter *e)
     for (int i = 0; i < e->nest->n_values; i++)
         if (e->in_row[i] && e->row_needed[i])
             fprintf(e->out, "    %s v%d;\n", dtype_info[e->nest->values[i]->dtype].compute, i);
-    fputs("};\n\n__device__ inline void load_row(const Args &args, index_t r, Row &row)\n{\n", e->out);
+    fputs("};\n\n__device__ inline void load_row(const Args &args, index_t r, Row &row)\n{\n",
+          e->out);
     begin_function(e, 0, true);
     emit_row_values(e, 0);
     fputs("}\n\n", e->out);
@@ -75,7 +77,8 @@ static void choose_loads(struct emitter *e, bool *early, bool *late)
     for (int i = 0; i < nest->n_values; i++) {
         if (!e->stages[i] || !is_element_load(e, nest->values[i]))
             continue;
-        bool last_only = nest->family == FAMILY_rows && e->s->spec.late && e->stages[i] == 1u << nest->n_phases;
+        bool last_only =
+            nest->family == FAMILY_rows && e->s->spec.late && e->stages[i] == 1u << nest->n_phases;
         (last_only ? late : early)[i] = true;
     }
 }
@@ -83,8 +86,9 @@ static void choose_loads(struct emitter *e, bool *early, bool *late)
 static void emit_loader(struct emitter *e, const char *name, const bool *chosen)
 {
     fprintf(e->out,
-            "template <int lanes>\n__device__ inline void %s(const Args &args, %s, Elements<lanes> &e)\n{\n", name,
-            parameters[e->nest->family]);
+            "template <int lanes>\n__device__ inline void %s(const Args &args, %s, Elements<lanes> "
+            "&e)\n{\n",
+            name, parameters[e->nest->family]);
     begin_function(e, 0, false);
     emit_loads(e, chosen);
     fputs("}\n\n", e->out);
@@ -93,7 +97,8 @@ static void emit_loader(struct emitter *e, const char *name, const bool *chosen)
 static void emit_elements(struct emitter *e)
 {
     const struct nest *nest = e->nest;
-    bool *early = arena_new(e->f->g, bool, 2 * nest->n_values + 2), *late = early + nest->n_values + 1;
+    bool *early = arena_new(e->f->g, bool, 2 * nest->n_values + 2),
+         *late = early + nest->n_values + 1;
     bool *all = arena_new(e->f->g, bool, nest->n_values + 1);
     choose_loads(e, early, late);
     for (int i = 0; i < nest->n_values; i++)
@@ -172,7 +177,8 @@ static void emit_accumulate(struct emitter *e, int phase)
     const struct nest *nest = e->nest;
     const char *kept = e->lane_variable == VAR_r ? "Spec::vec" : "1";
     fprintf(e->out,
-            "__device__ inline void accumulate(const Args &args, index_t r, index_t c, const Row (&row)[%s],\n"
+            "__device__ inline void accumulate(const Args &args, index_t r, index_t c, const Row "
+            "(&row)[%s],\n"
             "                                  Elements<Spec::vec> &e, Acc%d (&acc)[%s])\n{\n",
             kept, phase, kept);
     begin_function(e, phase, false);
@@ -182,8 +188,10 @@ static void emit_accumulate(struct emitter *e, int phase)
         if (nest->heavy_phase[i] != phase)
             continue;
         emit_value(e, nest->heavy_in[2 * i]);
-        const char *acc = arena_text(e->f->g, "acc[%s].a%d", e->lane_variable == VAR_r ? "j" : "0", i);
-        fprintf(e->out, "        %s = %s;\n", acc, combined(e->f->g, nest->heavy[i], acc, reduced_text(e, i)));
+        const char *acc =
+            arena_text(e->f->g, "acc[%s].a%d", e->lane_variable == VAR_r ? "j" : "0", i);
+        fprintf(e->out, "        %s = %s;\n", acc,
+                combined(e->f->g, nest->heavy[i], acc, reduced_text(e, i)));
     }
     fputs("    }\n}\n\n", e->out);
     e->lanes_text = "lanes";
@@ -202,14 +210,18 @@ static void emit_phase(struct emitter *e, int phase)
     for (int i = 0; i < nest->n_heavy; i++)
         if (nest->heavy_phase[i] == phase)
             fprintf(e->out, "%s%s", separator, identity_text(g, nest->heavy[i])), separator = ", ";
-    fprintf(e->out, "}; }\n__device__ inline void combine(Acc%d &into, const Acc%d &from)\n{\n", phase, phase);
+    fprintf(e->out, "}; }\n__device__ inline void combine(Acc%d &into, const Acc%d &from)\n{\n",
+            phase, phase);
     for (int i = 0; i < nest->n_heavy; i++)
         if (nest->heavy_phase[i] == phase)
             fprintf(e->out, "    into.a%d = %s;\n", i,
-                    combined(g, nest->heavy[i], arena_text(g, "into.a%d", i), arena_text(g, "from.a%d", i)));
+                    combined(g, nest->heavy[i], arena_text(g, "into.a%d", i),
+                             arena_text(g, "from.a%d", i)));
     fputs("}\n\n", e->out);
     emit_accumulate(e, phase);
-    fprintf(e->out, "__device__ inline void finish(const Args &args, index_t r, Row &row, const Acc%d &acc)\n{\n",
+    fprintf(e->out,
+            "__device__ inline void finish(const Args &args, index_t r, Row &row, const Acc%d "
+            "&acc)\n{\n",
             phase);
     begin_function(e, phase, true);
     emit_row_values(e, phase + 1);
@@ -237,7 +249,8 @@ static bool is_side_by_side(struct emitter *e, const struct index *index)
 {
     int64_t stride;
     int multiple;
-    return e->lanes > 1 && index_lanes(e->f->pool, index, e->lane_variable, e->lanes, &stride, &multiple) &&
+    return e->lanes > 1 &&
+           index_lanes(e->f->pool, index, e->lane_variable, e->lanes, &stride, &multiple) &&
            stride == 1 && multiple % e->lanes == 0;
 }
 
@@ -250,7 +263,8 @@ static void emit_store(struct emitter *e, int store)
     if (is_side_by_side(e, index))
         fprintf(e->out, "        y%d.v[j] = to_storage<%s>(%s);\n", store, type, value);
     else
-        fprintf(e->out, "        args.%s[%s] = to_storage<%s>(%s);\n", name, index_text(e, index, true), type, value);
+        fprintf(e->out, "        args.%s[%s] = to_storage<%s>(%s);\n", name,
+                index_text(e, index, true), type, value);
 }
 
 // The last stage: values of the elements, then one store per tensor.
@@ -260,8 +274,10 @@ static void emit_store_body(struct emitter *e)
     int n = nest->n_stores;
     begin_function(e, nest->n_phases, false);
     for (int i = 0; i < n; i++)
-        if ((stores_elements(e, i) || fills_domain(e, i)) && is_side_by_side(e, place_of(e, nest->stores[i], false)))
-            fprintf(e->out, "    Vec<%s, %s> y%d;\n", dtype_info[nest->stores[i]->dtype].storage, e->lanes_text, i);
+        if ((stores_elements(e, i) || fills_domain(e, i)) &&
+            is_side_by_side(e, place_of(e, nest->stores[i], false)))
+            fprintf(e->out, "    Vec<%s, %s> y%d;\n", dtype_info[nest->stores[i]->dtype].storage,
+                    e->lanes_text, i);
     emit_lane_loop(e);
     for (int i = 0; i < n; i++) {
         if (!stores_elements(e, i) && !fills_domain(e, i))
@@ -275,21 +291,24 @@ static void emit_store_body(struct emitter *e)
             continue;
         const struct index *index = place_of(e, nest->stores[i], false);
         if (is_side_by_side(e, index))
-            fprintf(e->out, "    store_vec(args.%s + %s, y%d);\n", argument_name(e, nest->stores[i], true),
-                    index_text(e, index, false), i);
+            fprintf(e->out, "    store_vec(args.%s + %s, y%d);\n",
+                    argument_name(e, nest->stores[i], true), index_text(e, index, false), i);
     }
 }
 
 static void emit_store_elements(struct emitter *e)
 {
     if (e->nest->family == FAMILY_map)
-        fputs("template <int lanes>\n__device__ inline void store_elements(const Args &args, index_t c, "
+        fputs("template <int lanes>\n__device__ inline void store_elements(const Args &args, "
+              "index_t c, "
               "const Elements<lanes> &e)\n{\n",
               e->out);
     else
-        fputs("template <int lanes>\n__device__ inline void store_elements(const Args &args, index_t r, index_t c, "
-              "const Row (&row)[1],\n                                      Elements<lanes> &e)\n{\n",
-              e->out);
+        fputs(
+            "template <int lanes>\n__device__ inline void store_elements(const Args &args, index_t "
+            "r, index_t c, "
+            "const Row (&row)[1],\n                                      Elements<lanes> &e)\n{\n",
+            e->out);
     emit_store_body(e);
     fputs("}\n\n", e->out);
 }
@@ -297,7 +316,8 @@ static void emit_store_elements(struct emitter *e)
 static void emit_store_row(struct emitter *e)
 {
     const struct nest *nest = e->nest;
-    fputs("__device__ inline void store_row(const Args &args, index_t r, const Row &row)\n{\n", e->out);
+    fputs("__device__ inline void store_row(const Args &args, index_t r, const Row &row)\n{\n",
+          e->out);
     begin_function(e, nest->n_phases, true);
     for (int i = 0; i < nest->n_stores; i++) {
         if (stores_elements(e, i) || fills_domain(e, i))
@@ -328,12 +348,14 @@ static void emit_operand(struct emitter *e, const struct value *operand, int whi
     e->lanes_text = arena_text(e->f->g, "Spec::vec_%s", letter);
     fprintf(e->out, "struct Raw%s {\n", capital);
     emit_load_fields(e, chosen);
-    fprintf(e->out, "};\n\n__device__ inline void load_%s(const Args &args, %s, Raw%s &e)\n{\n", letter, at, capital);
+    fprintf(e->out, "};\n\n__device__ inline void load_%s(const Args &args, %s, Raw%s &e)\n{\n",
+            letter, at, capital);
     begin_function(e, 0, false);
     emit_loads(e, chosen);
     fprintf(e->out,
-            "}\n\n__device__ inline void stage_%s(const Args &args, %s, const Raw%s &e, Acc (&out)[%s])\n{\n", letter,
-            at, capital, e->lanes_text);
+            "}\n\n__device__ inline void stage_%s(const Args &args, %s, const Raw%s &e, Acc "
+            "(&out)[%s])\n{\n",
+            letter, at, capital, e->lanes_text);
     begin_function(e, 0, false);
     emit_lane_loop(e);
     emit_value(e, operand);
@@ -352,7 +374,8 @@ static void emit_epilogue(struct emitter *e)
     emit_elements(e);
     e->lanes_text = "Spec::vec_c";
     fputs("__device__ inline void epilogue(const Args &args, index_t b, index_t m, index_t n, "
-          "const Acc (&acc)[Spec::vec_c])\n{\n    Elements<Spec::vec_c> e;\n    load_elements(args, b, m, n, e);\n",
+          "const Acc (&acc)[Spec::vec_c])\n{\n    Elements<Spec::vec_c> e;\n    "
+          "load_elements(args, b, m, n, e);\n",
           e->out);
     emit_store_body(e);
     fputs("}\n\n", e->out);
@@ -395,7 +418,9 @@ static void emit_functions(struct emitter *e)
 // Narrow integers are summed in int and wrap at the store.
 static const char *gemm_accumulator(enum dtype dtype)
 {
-    return dtype_info[dtype].class != CLASS_float && dtype_info[dtype].bytes < 4 ? "int" : dtype_info[dtype].compute;
+    return dtype_info[dtype].class != CLASS_float && dtype_info[dtype].bytes < 4
+               ? "int"
+               : dtype_info[dtype].compute;
 }
 
 static const char *template_name(const struct nest *nest)
@@ -403,15 +428,21 @@ static const char *template_name(const struct nest *nest)
     return nest->family == FAMILY_gemm ? "gemm_simt" : family_name[nest->family];
 }
 
-const char *emit(struct fusion *f, const struct scheduled *s, const char *name, struct emitted_args *args)
+const char *emit(struct fusion *f, const struct scheduled *s, const char *name,
+                 struct emitted_args *args)
 {
     struct gen *g = f->g;
     const struct nest *nest = s->nest;
     int n = nest->n_values + 1, n_args = n + nest->n_stores;
     char *functions = NULL, *text = NULL;
     size_t size;
-    *args = (struct emitted_args){arena_new(g, const struct node *, n_args), arena_new(g, bool, n_args), 0};
-    struct emitter e = {.f = f, .nest = nest, .s = s, .args = args, .arg_names = arena_new(g, const char *, n_args)};
+    *args = (struct emitted_args){arena_new(g, const struct node *, n_args),
+                                  arena_new(g, bool, n_args), 0};
+    struct emitter e = {.f = f,
+                        .nest = nest,
+                        .s = s,
+                        .args = args,
+                        .arg_names = arena_new(g, const char *, n_args)};
     e.stages = arena_new(g, uint32_t, n);
     e.row_needed = arena_new(g, bool, n);
     e.in_row = arena_new(g, bool, n);
@@ -422,8 +453,8 @@ const char *emit(struct fusion *f, const struct scheduled *s, const char *name, 
     fclose(e.out);
 
     FILE *out = open_memstream(&text, &size);
-    fprintf(out, "// %s\n#include \"device.cuh\"\n#define KERNEL %s\ntypedef %s index_t;\n", expression_text(f, nest),
-            name, s->wide_index ? "unsigned long long" : "unsigned");
+    fprintf(out, "// %s\n#include \"device.cuh\"\n#define KERNEL %s\ntypedef %s index_t;\n",
+            expression_text(f, nest), name, s->wide_index ? "unsigned long long" : "unsigned");
     if (nest->family == FAMILY_gemm)
         fprintf(out, "typedef %s Acc;\n", gemm_accumulator(nest->heavy[0]->dtype));
     fputs("\n", out);

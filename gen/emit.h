@@ -11,21 +11,21 @@ struct emitter {
     FILE *out; // the functions; they are written before Spec, whose constants they name
 
     struct emitted_args *args;
-    const char **arg_names;     // per entry of args
-    int64_t *constants;         // Spec::n0, n1, ...
+    const char **arg_names; // per entry of args
+    int64_t *constants;     // Spec::n0, n1, ...
     int n_constants, cap_constants;
 
     // Per value of the nest.  A nest works in stages: one per phase of reductions, then the store.
-    uint32_t *stages;           // element values: bit per stage that needs it
-    bool *row_needed, *in_row;  // row values: computed at all, kept as a field of Row
-    bool *cached;               // element values that Elements keeps from their first stage on
-    bool *printed;              // has a temporary in the function being written
+    uint32_t *stages;          // element values: bit per stage that needs it
+    bool *row_needed, *in_row; // row values: computed at all, kept as a field of Row
+    bool *cached;              // element values that Elements keeps from their first stage on
+    bool *printed;             // has a temporary in the function being written
 
     // The function being written.
     int stage;
-    bool whole_row;             // values of a whole row, outside any loop over lanes
+    bool whole_row; // values of a whole row, outside any loop over lanes
     int lane_variable, lanes;
-    const char *lanes_text;     // "lanes", "Spec::vec_a"
+    const char *lanes_text; // "lanes", "Spec::vec_a"
 };
 
 // emit_names.c: how things are called
@@ -35,7 +35,8 @@ const char *index_text(struct emitter *e, const struct index *x, bool at_lane);
 const char *guard_text(struct emitter *e, const struct guard *guard, bool at_lane);
 // The field of Args for a node's buffer, which is added when it is new.
 const char *argument_name(struct emitter *e, const struct node *node, bool written);
-// One constant of Spec per line: the template's fields, the program's sizes, and constants that indices use.
+// One constant of Spec per line: the template's fields, the program's sizes, and constants that
+// indices use.
 void print_spec(struct emitter *e, FILE *out);
 void print_args(struct emitter *e, FILE *out);
 

@@ -1,6 +1,8 @@
-// emit_names.c: what generated source calls things: constants of Spec, fields of Args, literals, indices.
+// emit_names.c: what generated source calls things: constants of Spec, fields of Args, literals,
+// indices.
 //
-// A size is never a literal: it is a constant of Spec, so that two sizes of a program differ there alone.
+// A size is never a literal: it is a constant of Spec, so that two sizes of a program differ there
+// alone.
 
 #include "gen/emit.h"
 #include <math.h>
@@ -39,11 +41,13 @@ const char *constant_text(struct gen *g, const struct value *v)
     return arena_text(g, "(%s)%lldLL", type->compute, (long long)integer);
 }
 
+// clang-format off: it cannot read an array made by #include
 static const char *const field_names[] = {
 #define SPEC(family, type, field) #field,
 #include "gen/specs.def"
 #undef SPEC
     "n", "m", "k", "batch", "rows", "cols"};
+// clang-format on
 
 static const char *size_name(struct gen *g, const char *name)
 {
@@ -65,7 +69,8 @@ static const char *spec_constant(void *user, int64_t value)
     for (int i = 0; i < graph->n_sizes; i++)
         for (int j = i + 1; j < graph->n_sizes; j++)
             if (graph->sizes[i].value > 1 && graph->sizes[j].value > 1 &&
-                graph->sizes[i].value == value / graph->sizes[j].value && value % graph->sizes[j].value == 0)
+                graph->sizes[i].value == value / graph->sizes[j].value &&
+                value % graph->sizes[j].value == 0)
                 return arena_text(g, "(Spec::%s * Spec::%s)", size_name(g, graph->sizes[i].name),
                                   size_name(g, graph->sizes[j].name));
     int n = 0;
@@ -107,7 +112,8 @@ const char *guard_text(struct emitter *e, const struct guard *guard, bool at_lan
     for (; guard; guard = guard->next) {
         const char *one = "false";
         if (guard->high >= guard->low) {
-            const struct index *from = index_add(e->f->pool, guard->index, index_constant(e->f->pool, -guard->low));
+            const struct index *from =
+                index_add(e->f->pool, guard->index, index_constant(e->f->pool, -guard->low));
             int64_t span = guard->high - guard->low;
             one = arena_text(e->f->g, "(index_t)%s <= %s", index_text(e, from, at_lane),
                              span <= 1 ? (span ? "1" : "0") : spec_constant(e, span));
@@ -117,34 +123,34 @@ const char *guard_text(struct emitter *e, const struct guard *guard, bool at_lan
     return text;
 }
 
-static bool is_reserved(const char *name)
+// What C++, CUDA or a C library's headers on the host already mean, with a space on either side.
+static const char reserved[] =
+    " alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl "
+    "concept "
+    "const constexpr continue decltype default delete do double dynamic_cast else enum errno "
+    "explicit "
+    "export extern false float for friend goto if inline int isfinite isinf isnan linux long "
+    "mutable "
+    "namespace new noexcept not not_eq nullptr operator or or_eq partial private protected public "
+    "register requires return short signbit signed sizeof static stderr stdin stdout struct switch "
+    "template this thread_local throw tickets true try typedef typeid typename union unix unsigned "
+    "using virtual void volatile wchar_t while xor xor_eq ";
+
+static bool is_reserved(struct gen *g, const char *name)
 {
-    static const char *const words[] = {
-        "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case",
-        "catch", "char", "class", "compl", "concept", "const", "constexpr", "continue", "decltype", "default",
-        "delete", "do", "double", "dynamic_cast", "else", "enum", "errno", "explicit", "export", "extern", "false",
-        "float", "for", "friend", "goto", "if", "inline", "int", "isfinite", "isinf", "isnan", "linux", "long",
-        "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or", "or_eq",
-        "partial", "private", "protected", "public", "register", "requires", "return", "short", "signbit",
-        "signed", "sizeof", "static", "stderr", "stdin", "stdout", "struct", "switch", "template", "this",
-        "thread_local", "threadIdx", "blockIdx", "blockDim", "gridDim", "throw", "tickets", "true", "try",
-        "typedef", "typeid", "typename", "union", "unix", "unsigned", "using", "virtual", "void", "volatile",
-        "wchar_t", "while", "xor", "xor_eq"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (!strcmp(words[i], name))
-            return true;
-    return false;
+    return strstr(reserved, arena_text(g, " %s ", name)) != NULL;
 }
 
-// A program's own name where C++ allows it as a field: macros are feared where capitals and digits are.
+// A program's own name where C++ allows it as a field: macros are feared where capitals and digits
+// are.
 static const char *field_name(struct emitter *e, const struct node *node)
 {
     const char *name = node->name;
     for (int i = 0; !name && i < e->f->graph->n_outputs; i++)
         if (e->f->graph->outputs[i].node == node)
             name = e->f->graph->outputs[i].name;
-    bool plain = name && strlen(name) <= 32 && name[0] >= 'a' && name[0] <= 'z' && !is_reserved(name) &&
-                 !strstr(name, "__");
+    bool plain = name && strlen(name) <= 32 && name[0] >= 'a' && name[0] <= 'z' &&
+                 !is_reserved(e->f->g, name) && !strstr(name, "__");
     if (plain)
         for (int i = 0; i < e->args->n; i++)
             plain = plain && strcmp(e->arg_names[i], name) != 0;
@@ -178,15 +184,25 @@ void print_args(struct emitter *e, FILE *out)
 
 static void print_extents(const struct nest *nest, FILE *out)
 {
-    static const char *const names[FAMILY_COUNT][VAR_COUNT] = {
-        [FAMILY_map] = {[VAR_c] = "n"},
-        [FAMILY_rows] = {[VAR_r] = "rows", [VAR_c] = "cols"},
-        [FAMILY_columns] = {[VAR_r] = "rows", [VAR_c] = "cols"},
-        [FAMILY_gemm] = {[VAR_b] = "batch", [VAR_m] = "m", [VAR_n] = "n", [VAR_k] = "k"}};
-    for (int v = 0; v < VAR_COUNT; v++)
-        if (names[nest->family][v])
-            fprintf(out, "    static constexpr index_t %s = %lld;\n", names[nest->family][v],
-                    (long long)nest->extent[v]);
+    static const struct {
+        enum family family;
+        int variable;
+        const char *name;
+    } extents[] = {
+        {FAMILY_map,     VAR_c, "n"    },
+        {FAMILY_rows,    VAR_r, "rows" },
+        {FAMILY_rows,    VAR_c, "cols" },
+        {FAMILY_columns, VAR_r, "rows" },
+        {FAMILY_columns, VAR_c, "cols" },
+        {FAMILY_gemm,    VAR_b, "batch"},
+        {FAMILY_gemm,    VAR_m, "m"    },
+        {FAMILY_gemm,    VAR_n, "n"    },
+        {FAMILY_gemm,    VAR_k, "k"    },
+    };
+    for (size_t i = 0; i < sizeof extents / sizeof *extents; i++)
+        if (extents[i].family == nest->family)
+            fprintf(out, "    static constexpr index_t %s = %lld;\n", extents[i].name,
+                    (long long)nest->extent[extents[i].variable]);
 }
 
 void print_spec(struct emitter *e, FILE *out)
@@ -194,15 +210,15 @@ void print_spec(struct emitter *e, FILE *out)
     fputs("struct Spec {\n", out);
     print_extents(e->nest, out);
     const struct spec *s = &e->s->spec;
-#define SPEC(family_, type, field)                                                                                     \
-    if (e->nest->family == FAMILY_##family_)                                                                           \
+#define SPEC(family_, type, field)                                                                 \
+    if (e->nest->family == FAMILY_##family_)                                                       \
         fprintf(out, "    static constexpr " #type " " #field " = %d;\n", (int)s->field);
 #include "gen/specs.def"
 #undef SPEC
     const struct graph *graph = e->f->graph;
     for (int i = 0; i < graph->n_sizes; i++)
-        fprintf(out, "    static constexpr index_t %s = %lld;\n", size_name(e->f->g, graph->sizes[i].name),
-                (long long)graph->sizes[i].value);
+        fprintf(out, "    static constexpr index_t %s = %lld;\n",
+                size_name(e->f->g, graph->sizes[i].name), (long long)graph->sizes[i].value);
     for (int i = 0; i < e->n_constants; i++)
         fprintf(out, "    static constexpr index_t n%d = %lld;\n", i, (long long)e->constants[i]);
     fputs("};\n", out);

@@ -1,8 +1,9 @@
-// emit_value.c: values of a nest as lines of source: one temporary each, in the order they are needed.
+// emit_value.c: values of a nest as lines of source: one temporary each, in the order they are
+// needed.
 //
-// A row value is the same for a whole row; it lives in Row once the function that computes it is done.  An element
-// value varies along the row; it is computed for each lane, and kept in Elements only when it is dear and a later
-// stage needs it again.
+// A row value is the same for a whole row; it lives in Row once the function that computes it is
+// done.  An element value varies along the row; it is computed for each lane, and kept in Elements
+// only when it is dear and a later stage needs it again.
 
 #include "gen/emit.h"
 #include <string.h>
@@ -92,8 +93,8 @@ static bool is_vector(struct emitter *e, const struct value *v)
     int multiple;
     if (v->guard || e->lanes <= 1)
         return false;
-    return index_lanes(e->f->pool, v->index, e->lane_variable, e->lanes, &stride, &multiple) && stride == 1 &&
-           multiple % e->lanes == 0;
+    return index_lanes(e->f->pool, v->index, e->lane_variable, e->lanes, &stride, &multiple) &&
+           stride == 1 && multiple % e->lanes == 0;
 }
 
 // One load for all lanes.
@@ -104,7 +105,8 @@ static bool is_uniform(struct emitter *e, const struct value *v)
     if (!(v->variables & 1u << e->lane_variable))
         return true;
     return e->lanes > 1 && !v->guard &&
-           index_lanes(e->f->pool, v->index, e->lane_variable, e->lanes, &stride, &multiple) && !stride;
+           index_lanes(e->f->pool, v->index, e->lane_variable, e->lanes, &stride, &multiple) &&
+           !stride;
 }
 
 void emit_load_fields(struct emitter *e, const bool *chosen)
@@ -123,8 +125,8 @@ void emit_load_fields(struct emitter *e, const bool *chosen)
 
 static void emit_gather(struct emitter *e, const struct value *v)
 {
-    fprintf(e->out, "#pragma unroll\n    for (int j = 0; j < %s; j++)\n        e.x%d.v[j] = %s;\n", e->lanes_text,
-            v->id, guarded_access_text(e, v, true));
+    fprintf(e->out, "#pragma unroll\n    for (int j = 0; j < %s; j++)\n        e.x%d.v[j] = %s;\n",
+            e->lanes_text, v->id, guarded_access_text(e, v, true));
 }
 
 void emit_loads(struct emitter *e, const bool *chosen)
@@ -136,8 +138,9 @@ void emit_loads(struct emitter *e, const bool *chosen)
         if (is_uniform(e, v))
             fprintf(e->out, "    e.x%d = %s;\n", i, guarded_access_text(e, v, false));
         else if (is_vector(e, v))
-            fprintf(e->out, "    e.x%d = load_vec<%s, %s>(args.%s + %s);\n", i, dtype_info[v->dtype].storage,
-                    e->lanes_text, argument_name(e, v->node, false), index_text(e, v->index, false));
+            fprintf(e->out, "    e.x%d = load_vec<%s, %s>(args.%s + %s);\n", i,
+                    dtype_info[v->dtype].storage, e->lanes_text, argument_name(e, v->node, false),
+                    index_text(e, v->index, false));
         else
             emit_gather(e, v);
     }
@@ -179,7 +182,8 @@ static const char *definition(struct emitter *e, const struct value *v)
         for (int i = 0; i < e->nest->n_heavy; i++)
             if (e->nest->heavy[i] == v->node)
                 return arena_text(g, "acc.a%d%s", i,
-                                  v->node->op == OP_argmax || v->node->op == OP_argmin ? ".index" : "");
+                                  v->node->op == OP_argmax || v->node->op == OP_argmin ? ".index"
+                                                                                       : "");
         return "";
     case VALUE_op:
     case VALUE_constant:

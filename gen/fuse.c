@@ -1,23 +1,27 @@
 // fuse.c: graph to nests, one kernel each.
 //
-// One walk over the nodes in order.  A reduction or contraction opens a nest, or joins the nest of its operand as a
-// further phase when both run over the same rows.  An elementwise node joins the latest nest it depends on when it
-// can be computed at a point of that nest's domain: lower() is asked, so that any mixture of views, broadcasts and
-// other tensors is decided by the indices and not by a list of cases.  What joins nothing is recomputed where it is
-// used.  A nest only reads what earlier nests wrote, so the order of the nests is the order of execution.
+// One walk over the nodes in order.  A reduction or contraction opens a nest, or joins the nest of
+// its operand as a further phase when both run over the same rows.  An elementwise node joins the
+// latest nest it depends on when it can be computed at a point of that nest's domain: lower() is
+// asked, so that any mixture of views, broadcasts and other tensors is decided by the indices and
+// not by a list of cases.  What joins nothing is recomputed where it is used.  A nest only reads
+// what earlier nests wrote, so the order of the nests is the order of execution.
 
 #include "gen/kernel.h"
 #include <assert.h>
 #include <string.h>
 
 enum {
-    MAX_DEPTH = 200,   // operators in a row before a value is written out: bounds compile time and recursion
+    MAX_DEPTH =
+        200, // operators in a row before a value is written out: bounds compile time and recursion
     MAX_VALUES = 3000, // in one nest
     ROW_ON_CHIP = 16384
 };
 
-const char *const family_name[FAMILY_COUNT] = {
-    [FAMILY_map] = "map", [FAMILY_rows] = "rows", [FAMILY_columns] = "columns", [FAMILY_gemm] = "gemm"};
+const char *const family_name[FAMILY_COUNT] = {[FAMILY_map] = "map",
+                                               [FAMILY_rows] = "rows",
+                                               [FAMILY_columns] = "columns",
+                                               [FAMILY_gemm] = "gemm"};
 
 static struct nest *nest_new(struct fusion *f, enum family family)
 {
@@ -81,7 +85,8 @@ static bool add_heavy(struct fusion *f, struct nest *nest, const struct node *no
         struct value **operands = arena_new(f->g, struct value *, 2 * capacity);
         for (int i = 0; i < n; i++) {
             heavy[i] = nest->heavy[i], phases[i] = nest->heavy_phase[i];
-            operands[2 * i] = nest->heavy_in[2 * i], operands[2 * i + 1] = nest->heavy_in[2 * i + 1];
+            operands[2 * i] = nest->heavy_in[2 * i],
+                         operands[2 * i + 1] = nest->heavy_in[2 * i + 1];
         }
         nest->heavy = heavy, nest->heavy_phase = phases, nest->heavy_in = operands;
     }
@@ -103,24 +108,26 @@ static int latest(const struct fusion *f, const struct node *node, const int *in
 }
 
 // Bytes that a value's loads would read side by side along a variable.
-static int64_t contiguous_bytes(struct fusion *f, const struct nest *nest, const struct value *v, int along,
-                                bool *seen)
+static int64_t contiguous_bytes(struct fusion *f, const struct nest *nest, const struct value *v,
+                                int along, bool *seen)
 {
     if (seen[v->id])
         return 0;
     seen[v->id] = true;
     int64_t bytes = 0, stride;
     int multiple;
-    if (v->kind == VALUE_load && index_lanes(f->pool, v->index, along, 2, &stride, &multiple) && stride == 1)
+    if (v->kind == VALUE_load && index_lanes(f->pool, v->index, along, 2, &stride, &multiple) &&
+        stride == 1)
         bytes += dtype_info[v->dtype].bytes * node_numel(v->node);
     for (int i = 0; i < v->n_in; i++)
         bytes += contiguous_bytes(f, nest, v->in[i], along, seen);
     return bytes;
 }
 
-// Rows where lanes can run along the reduced axes and a block can hold a row, or there are rows enough for all SMs;
-// columns otherwise.
-static enum family reduction_family(struct fusion *f, const struct nest *nest, const struct value *operand)
+// Rows where lanes can run along the reduced axes and a block can hold a row, or there are rows
+// enough for all SMs; columns otherwise.
+static enum family reduction_family(struct fusion *f, const struct nest *nest,
+                                    const struct value *operand)
 {
     bool *seen = arena_new(f->g, bool, 2 * nest->n_values);
     int64_t along_c = contiguous_bytes(f, nest, operand, VAR_c, seen);
@@ -134,11 +141,13 @@ static enum family reduction_family(struct fusion *f, const struct nest *nest, c
 static bool same_domain(const struct nest *nest, const struct node *reduction)
 {
     const struct node *in = reduction->in[0];
-    return (nest->family == FAMILY_rows || nest->family == FAMILY_columns) && nest->rank == in->rank &&
-           nest->axes == reduction->attr.axes && !memcmp(nest->dim, in->dim, sizeof *in->dim * (size_t)in->rank);
+    return (nest->family == FAMILY_rows || nest->family == FAMILY_columns) &&
+           nest->rank == in->rank && nest->axes == reduction->attr.axes &&
+           !memcmp(nest->dim, in->dim, sizeof *in->dim * (size_t)in->rank);
 }
 
-// A further phase of the last nest over the same rows, when everything the operand needs is there by then.
+// A further phase of the last nest over the same rows, when everything the operand needs is there
+// by then.
 static bool joins(struct fusion *f, const struct node *reduction, int after)
 {
     for (int i = f->n_nests - 1; i >= 0 && i >= after; i--) {
@@ -189,7 +198,8 @@ static int cost_of(const struct value *v, bool *seen)
     return cost;
 }
 
-// Whether recomputing an operand for every tile that reads it costs more than a trip through memory.
+// Whether recomputing an operand for every tile that reads it costs more than a trip through
+// memory.
 static bool too_dear(struct fusion *f, const struct nest *nest, const struct value *operand,
                      const struct node *node, int64_t other_extent)
 {
@@ -198,12 +208,15 @@ static bool too_dear(struct fusion *f, const struct nest *nest, const struct val
     int64_t reuse = (other_extent + TILE - 1) / TILE;
     bool *seen = arena_new(f->g, bool, nest->n_values);
     double elements = (double)node_numel(node);
-    double recompute = cost_of(operand, seen) * elements * (double)(reuse - 1) / f->target->f32_flops;
-    double trip = 2 * elements * dtype_info[node->dtype].bytes / f->target->bytes_per_second + launch;
+    double recompute =
+        cost_of(operand, seen) * elements * (double)(reuse - 1) / f->target->f32_flops;
+    double trip =
+        2 * elements * dtype_info[node->dtype].bytes / f->target->bytes_per_second + launch;
     return recompute > trip;
 }
 
-// The axes of a contraction's output over B (both operands vary), M (rows, and batches of A alone) and N.
+// The axes of a contraction's output over B (both operands vary), M (rows, and batches of A alone)
+// and N.
 static struct nest *contraction_nest(struct fusion *f, const struct node *node)
 {
     const struct node *a = node->in[0], *b = node->in[1];
@@ -222,7 +235,8 @@ static struct nest *contraction_nest(struct fusion *f, const struct node *node)
     return nest;
 }
 
-static struct value *operand_value(struct fusion *f, struct nest *nest, const struct node *node, int which)
+static struct value *operand_value(struct fusion *f, struct nest *nest, const struct node *node,
+                                   int which)
 {
     const struct node *in = node->in[which];
     const struct index *at[MAX_RANK];
@@ -283,7 +297,8 @@ static struct value *value_in(struct fusion *f, struct nest *nest, const struct 
         if (v || nest->family != FAMILY_rows || nest->extent[VAR_r] != numel)
             return v;
     }
-    if ((nest->family == FAMILY_rows || nest->family == FAMILY_columns) && numel == nest->extent[VAR_r]) {
+    if ((nest->family == FAMILY_rows || nest->family == FAMILY_columns) &&
+        numel == nest->extent[VAR_r]) {
         natural_coordinates(f, nest, node, true, at);
         return lower(f, nest, node, at);
     }
@@ -336,7 +351,8 @@ static bool place(struct fusion *f, const struct node *node, int *inline_latest,
     return f->depth[node->id] <= MAX_DEPTH || materialise(f, node);
 }
 
-// Outputs that no nest computes yet: a map over each shape, several outputs in one where nothing forbids it.
+// Outputs that no nest computes yet: a map over each shape, several outputs in one where nothing
+// forbids it.
 static bool map_outputs(struct fusion *f)
 {
     int first = f->n_nests;
@@ -346,8 +362,8 @@ static bool map_outputs(struct fusion *f)
             continue;
         struct nest *nest = NULL;
         for (int n = first; n < f->n_nests && !nest; n++)
-            if (f->nests[n]->n_values < MAX_VALUES && domain_numel(f->nests[n]) == node_numel(node) &&
-                value_in(f, f->nests[n], node))
+            if (f->nests[n]->n_values < MAX_VALUES &&
+                domain_numel(f->nests[n]) == node_numel(node) && value_in(f, f->nests[n], node))
                 nest = f->nests[n];
         f->g->at = node->at;
         if (nest)
@@ -370,7 +386,8 @@ static void request(struct fusion *f, const struct value *v, bool *seen)
         request(f, v->in[i], seen);
 }
 
-// From the last nest to the first: what a nest really reads, an earlier one stores.  Nests that store nothing go.
+// From the last nest to the first: what a nest really reads, an earlier one stores.  Nests that
+// store nothing go.
 static void request_stores(struct fusion *f)
 {
     for (int i = 0; i < f->graph->n_outputs; i++) {

@@ -1,8 +1,10 @@
-// gen.h: program text to kernels as CUDA source.  Sections stand in the order of the pipeline (compile.c).
+// gen.h: program text to kernels as CUDA source.  Sections stand in the order of the pipeline
+// (compile.c).
 //
-// Everything here is pure: no CUDA header, no environment, no clock, no mutable global.  `struct gen` is the
-// compilation: its arena owns all that the stages make, its diagnostics hold what went wrong.
-// A function that returns bool or a pointer says with false or NULL: failed, and already reported.
+// Everything here is pure: no CUDA header, no environment, no clock, no mutable global.  `struct
+// gen` is the compilation: its arena owns all that the stages make, its diagnostics hold what went
+// wrong. A function that returns bool or a pointer says with false or NULL: failed, and already
+// reported.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,7 +13,8 @@
 
 enum { MAX_RANK = 12 };
 
-// arena.c: zeroed memory, freed all at once.  Out of memory leaves by gen->escape (a longjmp to compile's caller).
+// arena.c: zeroed memory, freed all at once.  Out of memory leaves by gen->escape (a longjmp to
+// compile's caller).
 
 struct arena {
     struct arena_block *blocks;
@@ -46,20 +49,25 @@ struct gen {
     const struct source *source;  // the user's program
     const struct source *prelude; // prelude.qn
     struct span at;               // where the node being built comes from; builders report here
-    const char *within;           // prelude function being expanded for the user's call: precedes messages
+    const char *within; // prelude function being expanded for the user's call: precedes messages
     struct diag *diags, **next_diag;
     int n_errors, n_warnings;
     void *escape; // jmp_buf of the caller, for out of memory
 };
 
-// Report at a place.  Always return false, so that `return fail_at(...)` reads well.  Messages are lower case,
-// without a period, and say what was expected and what was got.  The span may lie in the source or the prelude;
-// one that lies in the prelude is reported at the user's call (g->at is kept there by build).
-bool fail_at(struct gen *g, struct span at, const char *format, ...) __attribute__((format(printf, 3, 4)));
+// Report at a place.  Always return false, so that `return fail_at(...)` reads well.  Messages are
+// lower case, without a period, and say what was expected and what was got.  The span may lie in
+// the source or the prelude; one that lies in the prelude is reported at the user's call (g->at is
+// kept there by build).
+bool fail_at(struct gen *g, struct span at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 bool fail(struct gen *g, const char *format, ...) __attribute__((format(printf, 2, 3))); // at g->at
-void warn_at(struct gen *g, struct span at, const char *format, ...) __attribute__((format(printf, 3, 4)));
-void note_at(struct gen *g, struct span at, const char *format, ...) __attribute__((format(printf, 3, 4)));
-// All that was reported, as people read it: `file:line:col: error: message`, the line, a caret under the span.
+void warn_at(struct gen *g, struct span at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void note_at(struct gen *g, struct span at, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+// All that was reported, as people read it: `file:line:col: error: message`, the line, a caret
+// under the span.
 void diag_print(const struct gen *g, FILE *out);
 
 // dtypes.def, ops.def
@@ -92,7 +100,14 @@ enum op {
 enum op_kind { KIND_leaf, KIND_elementwise, KIND_reduction, KIND_contraction, KIND_movement };
 
 enum op_types {
-    TYPES_same, TYPES_float, TYPES_compare, TYPES_logic, TYPES_test, TYPES_where, TYPES_index, TYPES_own
+    TYPES_same,
+    TYPES_float,
+    TYPES_compare,
+    TYPES_logic,
+    TYPES_test,
+    TYPES_where,
+    TYPES_index,
+    TYPES_own
 };
 
 struct op_info {
@@ -105,7 +120,8 @@ struct op_info {
 };
 extern const struct op_info op_info[OP_COUNT];
 
-// graph.c: SSA nodes in creation order.  Never fill a node by hand: the builders check shapes and dtypes.
+// graph.c: SSA nodes in creation order.  Never fill a node by hand: the builders check shapes and
+// dtypes.
 
 struct node {
     enum op op;
@@ -118,12 +134,12 @@ struct node {
     const char *name; // of an input, a weight, or the program's own variable; NULL otherwise
     struct span at;
     union {
-        int argument;          // input, weight: position among the program's arguments
-        double value;          // constant of a floating type; pad's fill (any dtype)
-        int64_t integer;       // constant of an integer or boolean type
-        int axis;              // iota, concat
-        uint32_t axes;         // reductions: bit a for axis a
-        int perm[MAX_RANK];    // permute
+        int argument;       // input, weight: position among the program's arguments
+        double value;       // constant of a floating type; pad's fill (any dtype)
+        int64_t integer;    // constant of an integer or boolean type
+        int axis;           // iota, concat
+        uint32_t axes;      // reductions: bit a for axis a
+        int perm[MAX_RANK]; // permute
         struct {
             int64_t start[MAX_RANK], step[MAX_RANK]; // slice; step may be negative
         };
@@ -158,33 +174,40 @@ struct size {
 };
 
 struct graph *graph_new(struct gen *g, const char *name);
-struct node *graph_argument(struct gen *g, struct graph *graph, enum op op, const char *name, enum dtype dtype,
-                            int rank, const int64_t *dim);
+struct node *graph_argument(struct gen *g, struct graph *graph, enum op op, const char *name,
+                            enum dtype dtype, int rank, const int64_t *dim);
 void graph_output(struct gen *g, struct graph *graph, const char *name, struct node *node);
 struct node *graph_constant(struct gen *g, struct graph *graph, enum dtype dtype, double value);
 struct node *graph_integer(struct gen *g, struct graph *graph, enum dtype dtype, int64_t value);
 struct node *graph_iota(struct gen *g, struct graph *graph, int rank, const int64_t *dim, int axis);
 // Elementwise ops broadcast as NumPy does; dtypes must already agree (build.c inserts casts).
-struct node *graph_elementwise(struct gen *g, struct graph *graph, enum op op, int n, struct node *const *in);
+struct node *graph_elementwise(struct gen *g, struct graph *graph, enum op op, int n,
+                               struct node *const *in);
 struct node *graph_cast(struct gen *g, struct graph *graph, struct node *x, enum dtype dtype);
 // Keeps the reduced axes with size 1.  No axes: x itself.
-struct node *graph_reduce(struct gen *g, struct graph *graph, enum op op, struct node *x, uint32_t axes);
+struct node *graph_reduce(struct gen *g, struct graph *graph, enum op op, struct node *x,
+                          uint32_t axes);
 struct node *graph_matmul(struct gen *g, struct graph *graph, struct node *a, struct node *b);
-struct node *graph_reshape(struct gen *g, struct graph *graph, struct node *x, int rank, const int64_t *dim);
+struct node *graph_reshape(struct gen *g, struct graph *graph, struct node *x, int rank,
+                           const int64_t *dim);
 // A node of its own with x's value: a reshape to the same shape.
 struct node *graph_copy(struct gen *g, struct graph *graph, struct node *x);
 struct node *graph_permute(struct gen *g, struct graph *graph, struct node *x, const int *perm);
-struct node *graph_broadcast(struct gen *g, struct graph *graph, struct node *x, int rank, const int64_t *dim);
+struct node *graph_broadcast(struct gen *g, struct graph *graph, struct node *x, int rank,
+                             const int64_t *dim);
 struct node *graph_slice(struct gen *g, struct graph *graph, struct node *x, const int64_t *start,
                          const int64_t *step, const int64_t *dim);
 struct node *graph_pad(struct gen *g, struct graph *graph, struct node *x, const int64_t *before,
                        const int64_t *after, double fill);
-struct node *graph_concat(struct gen *g, struct graph *graph, int n, struct node *const *in, int axis);
+struct node *graph_concat(struct gen *g, struct graph *graph, int n, struct node *const *in,
+                          int axis);
 
 int64_t node_numel(const struct node *n);
 bool node_same_shape(const struct node *a, const struct node *b);
-const char *shape_text(struct gen *g, enum dtype dtype, int rank, const int64_t *dim); // "f32[8,64]"
-// Asserts the invariants: ids are positions, inputs come before users, shapes and dtypes are what builders make.
+const char *shape_text(struct gen *g, enum dtype dtype, int rank,
+                       const int64_t *dim); // "f32[8,64]"
+// Asserts the invariants: ids are positions, inputs come before users, shapes and dtypes are what
+// builders make.
 void graph_check(const struct graph *graph);
 
 // print.c: the stable text form, printed and read back (print of read is the identity)
@@ -202,12 +225,14 @@ struct program_ast; // syntax.h
 struct program_ast *parse(struct gen *g, const struct source *source);
 void print_syntax(const struct program_ast *program, FILE *out); // with all brackets
 
-// build.c: syntax tree x sizes to graph.  Sizes not given take their defaults or are bound from argument shapes.
+// build.c: syntax tree x sizes to graph.  Sizes not given take their defaults or are bound from
+// argument shapes.
 
-struct graph *build(struct gen *g, const struct program_ast *program, const struct size *sizes, int n_sizes);
+struct graph *build(struct gen *g, const struct program_ast *program, const struct size *sizes,
+                    int n_sizes);
 extern const char prelude_text[]; // prelude.qn, embedded
-// Binds, into out, every size that an argument's shape settles: the dims that are a plain size name.  Checks rank,
-// literal dims, and dims of one name.  n_out: in: capacity, out: how many.
+// Binds, into out, every size that an argument's shape settles: the dims that are a plain size
+// name.  Checks rank, literal dims, and dims of one name.  n_out: in: capacity, out: how many.
 bool sizes_of_argument(struct gen *g, const struct program_ast *program, const char *name, int rank,
                        const int64_t *dim, struct size *out, int *n_out);
 
@@ -243,10 +268,11 @@ struct buffer {
     int rank;
     int64_t dim[MAX_RANK];
     int64_t bytes;
-    int64_t offset;   // workspace: from its start, 256-byte aligned, reused by lifetime.
-                      // counter: from the start of the plan's counters, which are zero before the first run
-                      // and which every kernel leaves zero
-    int argument;     // input, weight: position among the program's arguments; output: among its outputs
+    int64_t offset; // workspace: from its start, 256-byte aligned, reused by lifetime.
+                    // counter: from the start of the plan's counters, which are zero before the
+                    // first run and which every kernel leaves zero
+    int argument; // input, weight: position among the program's arguments; output: among its
+                  // outputs
 };
 
 struct kernel {
@@ -258,7 +284,7 @@ struct kernel {
     int *args; // Args holds one pointer per entry, in this order: indices into program.buffers
     unsigned grid[3], block[3], shared_bytes, cluster[3];
     bool cooperative;
-    int alignment;         // bytes that its widest access needs of every pointer
+    int alignment; // bytes that its widest access needs of every pointer
     double bytes, flops, floor_us;
 };
 
@@ -286,21 +312,23 @@ struct tensor {
 
 enum eval_mode {
     EVAL_exact,   // floating values in f64; casts round; integers wrap in their dtype
-    EVAL_declared // every operator rounds to its dtype, f32 arithmetic in f32: what `--math strict` is bit-equal to
+    EVAL_declared // every operator rounds to its dtype, f32 arithmetic in f32: what `--math strict`
+                  // is bit-equal to
 };
 
-// arguments: one per graph argument, data in the dtype's own storage format.  outputs: filled, data in arena memory,
-// double or int64_t elements as above.
-bool eval(struct gen *g, const struct graph *graph, enum eval_mode mode, const struct tensor *arguments,
-          struct tensor *outputs);
-// How far a kernel's value may be from the exact one: |got - expected| <= absolute + relative * |expected|.
-// The one function of dtype and reduction length that every check uses.
+// arguments: one per graph argument, data in the dtype's own storage format.  outputs: filled, data
+// in arena memory, double or int64_t elements as above.
+bool eval(struct gen *g, const struct graph *graph, enum eval_mode mode,
+          const struct tensor *arguments, struct tensor *outputs);
+// How far a kernel's value may be from the exact one: |got - expected| <= absolute + relative *
+// |expected|. The one function of dtype and reduction length that every check uses.
 struct tolerance {
     double absolute, relative;
 };
 struct tolerance tolerance(const struct graph *graph, const struct node *output);
-double load_element(enum dtype dtype, const void *data, int64_t i);               // storage to double
-void store_element(enum dtype dtype, void *data, int64_t i, double value);        // double to storage, rounding once
+double load_element(enum dtype dtype, const void *data, int64_t i); // storage to double
+void store_element(enum dtype dtype, void *data, int64_t i,
+                   double value); // double to storage, rounding once
 int64_t load_integer(enum dtype dtype, const void *data, int64_t i);
 void store_integer(enum dtype dtype, void *data, int64_t i, int64_t value);
 
@@ -310,9 +338,9 @@ struct compile_options {
     const struct target *target;
     const struct size *sizes;
     int n_sizes;
-    int alignment;         // bytes every argument pointer is promised to be aligned to; 0: 16
-    bool strict;           // --math strict
-    const char *dump;      // comma-separated stage names, or NULL
+    int alignment;    // bytes every argument pointer is promised to be aligned to; 0: 16
+    bool strict;      // --math strict
+    const char *dump; // comma-separated stage names, or NULL
     FILE *dump_to;
 };
 

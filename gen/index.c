@@ -2,9 +2,9 @@
 //
 // The rules that keep the form canonical, for floor division by c > 0:
 //   (c*q + r) / c = q + r/c     and (c*q + r) % c = r % c          where r cannot be negative
-//   (g*y + k) / (g*c) = (y + k/g) / c,  (g*y) % (g*c) = g*(y % c)  where g divides every coefficient
-//   (x/a)/b = x/(a*b),  (x % (a*b)) % b = x % b
-//   c*(x/c) + x%c = x           which is what makes reshapes that do nothing disappear
+//   (g*y + k) / (g*c) = (y + k/g) / c,  (g*y) % (g*c) = g*(y % c)  where g divides every
+//   coefficient (x/a)/b = x/(a*b),  (x % (a*b)) % b = x % b c*(x/c) + x%c = x           which is
+//   what makes reshapes that do nothing disappear
 // and whatever the ranges decide.
 
 #include "gen/index.h"
@@ -39,19 +39,21 @@ static uint64_t hash_of(const struct index *x)
     hash = mixed(hash, (uint64_t)x->by);
     hash = mixed(hash, x->of ? (uint64_t)x->of->id + 1 : 0);
     for (int i = 0; i < x->n_terms; i++)
-        hash = mixed(mixed(hash, (uint64_t)x->terms[i].atom->id), (uint64_t)x->terms[i].coefficient);
+        hash =
+            mixed(mixed(hash, (uint64_t)x->terms[i].atom->id), (uint64_t)x->terms[i].coefficient);
     return hash;
 }
 
 static bool same(const struct index *a, const struct index *b)
 {
-    if (a->kind != b->kind || a->constant != b->constant || a->variable != b->variable || a->by != b->by ||
-        a->of != b->of || a->n_terms != b->n_terms)
+    if (a->kind != b->kind || a->constant != b->constant || a->variable != b->variable ||
+        a->by != b->by || a->of != b->of || a->n_terms != b->n_terms)
         return false;
     if (a->kind == INDEX_variable && (a->high != b->high || strcmp(a->name, b->name)))
         return false;
     for (int i = 0; i < a->n_terms; i++)
-        if (a->terms[i].atom != b->terms[i].atom || a->terms[i].coefficient != b->terms[i].coefficient)
+        if (a->terms[i].atom != b->terms[i].atom ||
+            a->terms[i].coefficient != b->terms[i].coefficient)
             return false;
     return true;
 }
@@ -94,7 +96,8 @@ static const struct index *interned(struct index_pool *p, const struct index *x)
 
 const struct index *index_constant(struct index_pool *p, int64_t value)
 {
-    return interned(p, &(struct index){.kind = INDEX_sum, .constant = value, .low = value, .high = value});
+    return interned(
+        p, &(struct index){.kind = INDEX_sum, .constant = value, .low = value, .high = value});
 }
 
 bool index_is_constant(const struct index *x, int64_t *value)
@@ -106,7 +109,8 @@ bool index_is_constant(const struct index *x, int64_t *value)
     return true;
 }
 
-const struct index *index_variable(struct index_pool *p, int variable, int64_t extent, const char *name)
+const struct index *index_variable(struct index_pool *p, int variable, int64_t extent,
+                                   const char *name)
 {
     if (extent <= 1)
         return index_constant(p, 0);
@@ -124,7 +128,8 @@ struct sum {
     struct index_term *terms;
 };
 
-static void sum_add_atom(struct index_pool *p, struct sum *s, const struct index *atom, int64_t coefficient)
+static void sum_add_atom(struct index_pool *p, struct sum *s, const struct index *atom,
+                         int64_t coefficient)
 {
     int i = 0;
     while (i < s->n && s->terms[i].atom->id < atom->id)
@@ -136,7 +141,8 @@ static void sum_add_atom(struct index_pool *p, struct sum *s, const struct index
         return;
     }
     if (s->n == s->capacity) {
-        struct index_term *terms = arena_new(p->g, struct index_term, s->capacity = 2 * s->capacity + 4);
+        struct index_term *terms =
+            arena_new(p->g, struct index_term, s->capacity = 2 * s->capacity + 4);
         if (s->n)
             memcpy(terms, s->terms, sizeof *terms * (size_t)s->n);
         s->terms = terms;
@@ -176,12 +182,14 @@ static bool rejoin(struct index_pool *p, struct sum *s)
         const struct index *quotient = index_div(p, mod->of, mod->by);
         int64_t b = s->terms[i].coefficient;
         // The quotient may be a sum itself, with every one of its terms spread in s.
-        bool all = quotient->kind != INDEX_sum ? position_of(s, quotient) >= 0 &&
-                                                     s->terms[position_of(s, quotient)].coefficient == b * mod->by
-                                               : quotient->n_terms > 0;
+        bool all = quotient->kind != INDEX_sum
+                       ? position_of(s, quotient) >= 0 &&
+                             s->terms[position_of(s, quotient)].coefficient == b * mod->by
+                       : quotient->n_terms > 0;
         for (int t = 0; all && quotient->kind == INDEX_sum && t < quotient->n_terms; t++) {
             int at = position_of(s, quotient->terms[t].atom);
-            all = at >= 0 && s->terms[at].coefficient == b * mod->by * quotient->terms[t].coefficient;
+            all =
+                at >= 0 && s->terms[at].coefficient == b * mod->by * quotient->terms[t].coefficient;
         }
         if (!all)
             continue;
@@ -199,7 +207,8 @@ static const struct index *finished(struct index_pool *p, struct sum *s)
         ;
     if (s->n == 1 && s->terms[0].coefficient == 1 && !s->constant)
         return s->terms[0].atom;
-    struct index x = {.kind = INDEX_sum, .constant = s->constant, .n_terms = s->n, .terms = s->terms};
+    struct index x = {
+        .kind = INDEX_sum, .constant = s->constant, .n_terms = s->n, .terms = s->terms};
     x.low = x.high = s->constant;
     for (int i = 0; i < s->n; i++) {
         const struct index *atom = s->terms[i].atom;
@@ -250,9 +259,10 @@ static int64_t common_factor(const struct index *x, int64_t with)
     return with;
 }
 
-// x = by * quotient + rest, with every term in the one it belongs to; false where rest could be negative.
-static bool split(struct index_pool *p, const struct index *x, int64_t by, const struct index **quotient,
-                  const struct index **rest)
+// x = by * quotient + rest, with every term in the one it belongs to; false where rest could be
+// negative.
+static bool split(struct index_pool *p, const struct index *x, int64_t by,
+                  const struct index **quotient, const struct index **rest)
 {
     struct sum q = {0}, r = {0};
     if (x->kind != INDEX_sum) {
@@ -323,8 +333,9 @@ const struct index *index_mod(struct index_pool *p, const struct index *a, int64
     }
     if (x->kind == INDEX_mod && x->by % by == 0)
         return index_mod(p, x->of, by);
-    return interned(p, &(struct index){
-                           .kind = INDEX_mod, .of = x, .by = by, .high = by - 1, .variables = x->variables});
+    return interned(
+        p, &(struct index){
+               .kind = INDEX_mod, .of = x, .by = by, .high = by - 1, .variables = x->variables});
 }
 
 const struct index *index_substitute(struct index_pool *p, const struct index *x, int variable,
@@ -340,7 +351,8 @@ const struct index *index_substitute(struct index_pool *p, const struct index *x
         return index_mod(p, index_substitute(p, x->of, variable, by), x->by);
     struct sum s = {.constant = x->constant};
     for (int i = 0; i < x->n_terms; i++)
-        sum_add(p, &s, index_substitute(p, x->terms[i].atom, variable, by), x->terms[i].coefficient);
+        sum_add(p, &s, index_substitute(p, x->terms[i].atom, variable, by),
+                x->terms[i].coefficient);
     return finished(p, &s);
 }
 
@@ -360,8 +372,8 @@ static int64_t extent_of(const struct index *x, int variable)
     return extent;
 }
 
-bool index_lanes(struct index_pool *p, const struct index *x, int variable, int lanes, int64_t *stride,
-                 int *base_multiple)
+bool index_lanes(struct index_pool *p, const struct index *x, int variable, int lanes,
+                 int64_t *stride, int *base_multiple)
 {
     enum { VECTOR = 30, LANE = 31 };
     int64_t extent = extent_of(x, variable), n_vectors = (extent + lanes - 1) / lanes;
@@ -397,8 +409,8 @@ const struct index *index_linear(struct index_pool *p, int rank, const int64_t *
     return finished(p, &s);
 }
 
-void index_coordinates(struct index_pool *p, int rank, const int64_t *dim, const struct index *linear,
-                       const struct index **at)
+void index_coordinates(struct index_pool *p, int rank, const int64_t *dim,
+                       const struct index *linear, const struct index **at)
 {
     int64_t stride = 1;
     for (int d = rank - 1; d >= 0; d--) {

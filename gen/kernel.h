@@ -1,8 +1,10 @@
-// kernel.h: what fuse, schedule and emit hand to each other: nests of loops and the scalar values inside them
+// kernel.h: what fuse, schedule and emit hand to each other: nests of loops and the scalar values
+// inside them
 //
-// A nest is one kernel to be: an iteration domain (a few flat variables), the heavy operators it is built around
-// (reductions, or one contraction), and the values computed at a point of the domain.  Values are interned: the
-// same operator at the same place is one value, so what a row needs twice is computed once.
+// A nest is one kernel to be: an iteration domain (a few flat variables), the heavy operators it is
+// built around (reductions, or one contraction), and the values computed at a point of the domain.
+// Values are interned: the same operator at the same place is one value, so what a row needs twice
+// is computed once.
 #pragma once
 #include "gen/gen.h"
 #include "gen/index.h"
@@ -10,8 +12,8 @@
 enum family { FAMILY_map, FAMILY_rows, FAMILY_columns, FAMILY_gemm, FAMILY_COUNT };
 extern const char *const family_name[FAMILY_COUNT];
 
-// The variables of a domain.  map: C alone.  rows, columns: R over the kept axes, C over the reduced ones.
-// gemm: B, M, N and K.
+// The variables of a domain.  map: C alone.  rows, columns: R over the kept axes, C over the
+// reduced ones. gemm: B, M, N and K.
 enum { VAR_r, VAR_c, VAR_b, VAR_m, VAR_n, VAR_k, VAR_COUNT };
 
 enum value_kind {
@@ -49,15 +51,17 @@ struct nest {
     int64_t extent[VAR_COUNT];
     const struct index *variable[VAR_COUNT];
 
-    // rows, columns: the shape that is reduced, its reduced axes; map: the shape it is computed over
+    // rows, columns: the shape that is reduced, its reduced axes; map: the shape it is computed
+    // over
     int rank;
     int64_t dim[MAX_RANK];
     uint32_t axes;
-    const struct index *at[MAX_RANK];  // coordinates in that shape (gemm: in the output's) as indices of the variables
+    const struct index *at[MAX_RANK]; // coordinates in that shape (gemm: in the output's) as
+                                      // indices of the variables
 
     const struct node **heavy; // reductions in creation order, or the contraction
     int *heavy_phase;
-    struct value **heavy_in;   // the operand of each reduction; of the contraction: A, then B
+    struct value **heavy_in; // the operand of each reduction; of the contraction: A, then B
     int n_heavy, cap_heavy, n_phases;
 
     struct value **values;
@@ -86,13 +90,14 @@ struct fusion {
 
 // lower.c: a node at coordinates to a value of a nest
 
-// NULL where the nest cannot compute it: it needs another coordinate of the nest's own heavy results, or the result
-// of a later nest.  at: one index per dimension of node.
-struct value *lower(struct fusion *f, struct nest *nest, const struct node *node, const struct index *const *at);
+// NULL where the nest cannot compute it: it needs another coordinate of the nest's own heavy
+// results, or the result of a later nest.  at: one index per dimension of node.
+struct value *lower(struct fusion *f, struct nest *nest, const struct node *node,
+                    const struct index *const *at);
 struct value *result_value(struct fusion *f, struct nest *nest, int heavy);
 // Coordinates of a node that has as many elements as the whole domain, or as the kept part of it.
-void natural_coordinates(struct fusion *f, const struct nest *nest, const struct node *node, bool kept,
-                         const struct index **at);
+void natural_coordinates(struct fusion *f, const struct nest *nest, const struct node *node,
+                         bool kept, const struct index **at);
 
 // fuse.c: graph to nests
 
@@ -107,13 +112,13 @@ const char *expression_text(const struct fusion *f, const struct nest *nest); //
 
 // Every field of specs.def; a family uses its own.
 struct spec {
-    int vec, threads;                                            // all but gemm's vec
-    int unroll;                                                  // map
-    int threads_per_row, rows_per_block, items, phases;          // rows
-    bool resident, late;                                         // rows; late is emit's alone
-    int threads_x, threads_y, splits;                            // columns
-    bool along_kept;                                             // columns
-    int block_m, block_n, block_k, thread_m, thread_n, lanes_n;  // gemm, as all below
+    int vec, threads;                                           // all but gemm's vec
+    int unroll;                                                 // map
+    int threads_per_row, rows_per_block, items, phases;         // rows
+    bool resident, late;                                        // rows; late is emit's alone
+    int threads_x, threads_y, splits;                           // columns
+    bool along_kept;                                            // columns
+    int block_m, block_n, block_k, thread_m, thread_n, lanes_n; // gemm, as all below
     int split, promote_k, raster, blocks_per_sm, shared_bytes, blocks;
     int vec_a, vec_b, vec_c;
     bool a_along_k, b_along_k;
@@ -124,7 +129,7 @@ struct scheduled {
     struct spec spec;
     int64_t blocks;
     unsigned shared_bytes;
-    bool wide_index;       // offsets need 64 bits
+    bool wide_index; // offsets need 64 bits
     int lane_variable;
     int64_t partial_bytes; // columns in several splits: workspace for partial results
     int n_tickets;
@@ -143,4 +148,5 @@ struct emitted_args {
     bool *written;
     int n;
 };
-const char *emit(struct fusion *f, const struct scheduled *s, const char *name, struct emitted_args *args);
+const char *emit(struct fusion *f, const struct scheduled *s, const char *name,
+                 struct emitted_args *args);

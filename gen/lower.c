@@ -1,8 +1,8 @@
 // lower.c: a node at coordinates to a value inside a nest.
 //
-// Movement operators vanish here: they only change the coordinates at which their input is wanted.  What another
-// nest computes, and what the caller gives, becomes a load; everything else is recomputed in place, once per
-// coordinate, thanks to the memo and the interning of values.
+// Movement operators vanish here: they only change the coordinates at which their input is wanted.
+// What another nest computes, and what the caller gives, becomes a load; everything else is
+// recomputed in place, once per coordinate, thanks to the memo and the interning of values.
 
 #include "gen/kernel.h"
 #include <assert.h>
@@ -33,8 +33,8 @@ static uint64_t hash_of(const struct value *v)
 
 static bool same(const struct value *a, const struct value *b)
 {
-    return a->kind == b->kind && a->node == b->node && a->index == b->index && a->guard == b->guard &&
-           a->n_in == b->n_in && !memcmp(a->in, b->in, sizeof a->in);
+    return a->kind == b->kind && a->node == b->node && a->index == b->index &&
+           a->guard == b->guard && a->n_in == b->n_in && !memcmp(a->in, b->in, sizeof a->in);
 }
 
 static void grow_values(struct gen *g, struct nest *nest)
@@ -83,7 +83,8 @@ static struct value *interned(struct gen *g, struct nest *nest, struct value v)
     return copy;
 }
 
-static uint64_t hash_at(const struct node *node, const struct index *const *at, const struct guard *guard)
+static uint64_t hash_at(const struct node *node, const struct index *const *at,
+                        const struct guard *guard)
 {
     uint64_t hash = mixed((uint64_t)node->id, (uint64_t)(uintptr_t)guard);
     for (int d = 0; d < node->rank; d++)
@@ -121,12 +122,15 @@ struct value *result_value(struct fusion *f, struct nest *nest, int heavy)
         if (nest->extent[v] <= 1)
             variables &= ~(1u << v);
     return interned(f->g, nest,
-                    (struct value){.kind = VALUE_result, .node = node, .dtype = node->dtype,
-                                   .variables = variables, .phase = nest->heavy_phase[heavy] + 1});
+                    (struct value){.kind = VALUE_result,
+                                   .node = node,
+                                   .dtype = node->dtype,
+                                   .variables = variables,
+                                   .phase = nest->heavy_phase[heavy] + 1});
 }
 
-void natural_coordinates(struct fusion *f, const struct nest *nest, const struct node *node, bool kept,
-                         const struct index **at)
+void natural_coordinates(struct fusion *f, const struct nest *nest, const struct node *node,
+                         bool kept, const struct index **at)
 {
     const struct index *linear = nest->variable[VAR_r];
     if (!kept)
@@ -149,7 +153,8 @@ struct context {
     const struct guard *guard;
 };
 
-static struct value *lower_at(struct context *c, const struct node *node, const struct index *const *at);
+static struct value *lower_at(struct context *c, const struct node *node,
+                              const struct index *const *at);
 
 static struct value *load(struct context *c, const struct node *node, const struct index *const *at)
 {
@@ -158,7 +163,8 @@ static struct value *load(struct context *c, const struct node *node, const stru
     return interned(c->f->g, c->nest, v);
 }
 
-static struct value *elementwise(struct context *c, const struct node *node, const struct index *const *at)
+static struct value *elementwise(struct context *c, const struct node *node,
+                                 const struct index *const *at)
 {
     struct value v = {.kind = VALUE_op, .node = node, .dtype = node->dtype, .n_in = node->n_in};
     for (int i = 0; i < node->n_in; i++) {
@@ -174,26 +180,35 @@ static struct value *elementwise(struct context *c, const struct node *node, con
     return interned(c->f->g, c->nest, v);
 }
 
-// a when low <= index <= high, else b.  Each side is lowered under its own guard, so that its loads stay in bounds.
-static struct value *select_by(struct context *c, const struct index *index, int64_t low, int64_t high,
-                               struct value *a, struct value *b)
+// a when low <= index <= high, else b.  Each side is lowered under its own guard, so that its loads
+// stay in bounds.
+static struct value *select_by(struct context *c, const struct index *index, int64_t low,
+                               int64_t high, struct value *a, struct value *b)
 {
     if (!a || !b)
         return NULL;
     struct guard *guard = arena_new(c->f->g, struct guard, 1);
     *guard = (struct guard){index, low, high, NULL};
-    for (int i = 0; i < c->nest->n_values; i++) { // the same condition is the same pointer, for interning
-        const struct guard *old = c->nest->values[i]->kind == VALUE_select ? c->nest->values[i]->guard : NULL;
+    for (int i = 0; i < c->nest->n_values;
+         i++) { // the same condition is the same pointer, for interning
+        const struct guard *old =
+            c->nest->values[i]->kind == VALUE_select ? c->nest->values[i]->guard : NULL;
         if (old && old->index == index && old->low == low && old->high == high)
             guard = (struct guard *)(uintptr_t)old;
     }
     return interned(c->f->g, c->nest,
-                    (struct value){.kind = VALUE_select, .node = a->node, .dtype = a->dtype, .guard = guard,
-                                   .n_in = 2, .in = {a, b}});
+                    (struct value){
+                        .kind = VALUE_select,
+                        .node = a->node,
+                        .dtype = a->dtype,
+                        .guard = guard,
+                        .n_in = 2,
+                        .in = {a, b}
+    });
 }
 
-static struct value *lower_under(struct context *c, const struct guard *guard, const struct node *node,
-                                 const struct index *const *at)
+static struct value *lower_under(struct context *c, const struct guard *guard,
+                                 const struct node *node, const struct index *const *at)
 {
     const struct guard *outer = c->guard;
     c->guard = guard;
@@ -202,7 +217,8 @@ static struct value *lower_under(struct context *c, const struct guard *guard, c
     return v;
 }
 
-static const struct guard *guarded(struct context *c, const struct index *index, int64_t low, int64_t high)
+static const struct guard *guarded(struct context *c, const struct index *index, int64_t low,
+                                   int64_t high)
 {
     for (const struct guard *old = c->guard; old; old = old->next)
         if (old->index == index && old->low >= low && old->high <= high)
@@ -212,7 +228,8 @@ static const struct guard *guarded(struct context *c, const struct index *index,
     return guard;
 }
 
-static struct value *padded(struct context *c, const struct node *node, const struct index *const *at)
+static struct value *padded(struct context *c, const struct node *node,
+                            const struct index *const *at)
 {
     struct index_pool *pool = c->f->pool;
     const struct node *in = node->in[0];
@@ -228,14 +245,16 @@ static struct value *padded(struct context *c, const struct node *node, const st
     if (guard == c->guard)
         return lower_at(c, in, in_at);
     struct value *v = lower_under(c, guard, in, in_at);
-    struct value *fill = interned(c->f->g, c->nest,
-                                  (struct value){.kind = VALUE_constant, .node = node, .dtype = node->dtype});
+    struct value *fill =
+        interned(c->f->g, c->nest,
+                 (struct value){.kind = VALUE_constant, .node = node, .dtype = node->dtype});
     for (const struct guard *t = guard; t != c->guard; t = t->next)
         v = select_by(c, t->index, t->low, t->high, v, fill);
     return v;
 }
 
-static struct value *concatenated(struct context *c, const struct node *node, const struct index *const *at)
+static struct value *concatenated(struct context *c, const struct node *node,
+                                  const struct index *const *at)
 {
     struct index_pool *pool = c->f->pool;
     int axis = node->attr.axis;
@@ -249,7 +268,8 @@ static struct value *concatenated(struct context *c, const struct node *node, co
         in_at[axis] = index_add(pool, at[axis], index_constant(pool, -start));
         bool possible = at[axis]->low < end && at[axis]->high >= start && in->dim[axis] > 0;
         if (possible) {
-            struct value *part = lower_under(c, guarded(c, in_at[axis], 0, in->dim[axis] - 1), in, in_at);
+            struct value *part =
+                lower_under(c, guarded(c, in_at[axis], 0, in->dim[axis] - 1), in, in_at);
             v = v ? select_by(c, in_at[axis], 0, in->dim[axis] - 1, part, v) : part;
             if (!v)
                 return NULL;
@@ -259,14 +279,16 @@ static struct value *concatenated(struct context *c, const struct node *node, co
     return v;
 }
 
-static struct value *moved(struct context *c, const struct node *node, const struct index *const *at)
+static struct value *moved(struct context *c, const struct node *node,
+                           const struct index *const *at)
 {
     struct index_pool *pool = c->f->pool;
     const struct node *in = node->in[0];
     const struct index *in_at[MAX_RANK];
     switch (node->op) {
     case OP_reshape:
-        index_coordinates(pool, in->rank, in->dim, index_linear(pool, node->rank, node->dim, at), in_at);
+        index_coordinates(pool, in->rank, in->dim, index_linear(pool, node->rank, node->dim, at),
+                          in_at);
         break;
     case OP_permute:
         for (int d = 0; d < node->rank; d++)
@@ -297,7 +319,8 @@ static int heavy_of(const struct nest *nest, const struct node *node)
     return -1;
 }
 
-static struct value *computed(struct context *c, const struct node *node, const struct index *const *at)
+static struct value *computed(struct context *c, const struct node *node,
+                              const struct index *const *at)
 {
     struct nest *nest = c->nest, *home = c->f->home[node->id];
     if ((node->op == OP_input || node->op == OP_weight) && node_numel(node))
@@ -307,18 +330,21 @@ static struct value *computed(struct context *c, const struct node *node, const 
     int heavy = heavy_of(nest, node);
     if (heavy >= 0)
         return is_own_place(c->f, nest, node, at) ? result_value(c->f, nest, heavy) : NULL;
-    if (node->op == OP_constant || !node_numel(node)) // of an empty tensor no element is ever evaluated
+    if (node->op == OP_constant ||
+        !node_numel(node)) // of an empty tensor no element is ever evaluated
         return interned(c->f->g, nest,
                         (struct value){.kind = VALUE_constant, .node = node, .dtype = node->dtype});
     if (node->op == OP_iota)
-        return interned(c->f->g, nest, (struct value){.kind = VALUE_index, .dtype = DT_i64,
-                                                      .index = at[node->attr.axis]});
+        return interned(
+            c->f->g, nest,
+            (struct value){.kind = VALUE_index, .dtype = DT_i64, .index = at[node->attr.axis]});
     if (op_info[node->op].kind == KIND_elementwise)
         return elementwise(c, node, at);
     return op_info[node->op].kind == KIND_movement ? moved(c, node, at) : NULL;
 }
 
-static struct value *lower_at(struct context *c, const struct node *node, const struct index *const *at)
+static struct value *lower_at(struct context *c, const struct node *node,
+                              const struct index *const *at)
 {
     struct lowered *known = slot(c->f->g, c->nest, node, at, c->guard);
     if (known->node)
@@ -335,7 +361,8 @@ static struct value *lower_at(struct context *c, const struct node *node, const 
     return v;
 }
 
-struct value *lower(struct fusion *f, struct nest *nest, const struct node *node, const struct index *const *at)
+struct value *lower(struct fusion *f, struct nest *nest, const struct node *node,
+                    const struct index *const *at)
 {
     return lower_at(&(struct context){f, nest, NULL}, node, at);
 }

@@ -1,10 +1,11 @@
 // schedule.c: nest to spec: which template constants a kernel gets, from its sizes and the target.
 //
-// Vector width comes from the indices: lanes must stay side by side in every tensor that has any side by side, and
-// start aligned.  Then the family's shape: enough bytes in flight, enough blocks for every SM.
+// Vector width comes from the indices: lanes must stay side by side in every tensor that has any
+// side by side, and start aligned.  Then the family's shape: enough bytes in flight, enough blocks
+// for every SM.
 
-#include "gen/kernel.h"
 #include "gen/gemm_tiles.h"
+#include "gen/kernel.h"
 #include <string.h>
 
 // Every access of a nest, collected from its roots.
@@ -43,7 +44,8 @@ static void collect_all(struct gen *g, const struct nest *nest, struct accesses 
     for (int i = 0; i < nest->n_heavy; i++) {
         for (int k = 0; k < 2; k++) {
             struct value *in = nest->heavy_in[2 * i + k];
-            collect(a, in, seen, in ? (gemm ? (double)node_numel(nest->heavy[i]->in[k]) : total(nest)) : 0);
+            collect(a, in, seen,
+                    in ? (gemm ? (double)node_numel(nest->heavy[i]->in[k]) : total(nest)) : 0);
         }
         a->flops += (gemm ? 2 : op_info[nest->heavy[i]->op].cost) * total(nest);
     }
@@ -54,7 +56,8 @@ static void collect_all(struct gen *g, const struct nest *nest, struct accesses 
         for (int j = 0; j < i; j++)
             again |= a->loads[j]->node == a->loads[i]->node;
         if (!again)
-            a->read_bytes += (double)node_numel(a->loads[i]->node) * dtype_info[a->loads[i]->dtype].bytes;
+            a->read_bytes +=
+                (double)node_numel(a->loads[i]->node) * dtype_info[a->loads[i]->dtype].bytes;
     }
 }
 
@@ -62,9 +65,11 @@ static void count_cost(struct fusion *f, struct scheduled *s, const struct acces
 {
     s->bytes = a->read_bytes;
     for (int i = 0; i < s->nest->n_stores; i++)
-        s->bytes += (double)node_numel(s->nest->stores[i]) * dtype_info[s->nest->stores[i]->dtype].bytes;
+        s->bytes +=
+            (double)node_numel(s->nest->stores[i]) * dtype_info[s->nest->stores[i]->dtype].bytes;
     s->flops = a->flops;
-    double memory = s->bytes / f->target->bytes_per_second, arithmetic = s->flops / f->target->f32_flops;
+    double memory = s->bytes / f->target->bytes_per_second,
+           arithmetic = s->flops / f->target->f32_flops;
     s->floor_us = 1e6 * (memory > arithmetic ? memory : arithmetic);
 }
 
@@ -110,7 +115,8 @@ static int access_alignment(enum dtype dtype, int lanes)
     return bytes < 16 ? bytes : 16;
 }
 
-// Whether `lanes` along a variable lie side by side and aligned: one access.  Others are gathered one by one.
+// Whether `lanes` along a variable lie side by side and aligned: one access.  Others are gathered
+// one by one.
 static bool side_by_side(struct fusion *f, const struct index *index, int along, int lanes)
 {
     int64_t stride;
@@ -123,22 +129,25 @@ static const struct index *store_index(struct fusion *f, const struct nest *nest
 {
     const struct node *node = nest->stores[store];
     const struct index *at[MAX_RANK];
-    bool kept = nest->family == FAMILY_columns ||
-                (nest->family == FAMILY_rows && !(nest->store_values[store]->variables & 1u << VAR_c) &&
-                 node_numel(node) == nest->extent[VAR_r]);
+    bool kept =
+        nest->family == FAMILY_columns ||
+        (nest->family == FAMILY_rows && !(nest->store_values[store]->variables & 1u << VAR_c) &&
+         node_numel(node) == nest->extent[VAR_r]);
     natural_coordinates(f, nest, node, kept, at);
     return index_linear(f->pool, node->rank, node->dim, at);
 }
 
-// The widest vector that suits all accesses that vary along a variable; *alignment grows to what it needs.
-static int vector_width(struct fusion *f, const struct nest *nest, const struct value *const *loads, int n_loads,
-                        bool with_stores, int along, int promised, int *alignment)
+// The widest vector that suits all accesses that vary along a variable; *alignment grows to what it
+// needs.
+static int vector_width(struct fusion *f, const struct nest *nest, const struct value *const *loads,
+                        int n_loads, bool with_stores, int along, int promised, int *alignment)
 {
     for (int lanes = 8; lanes > 1; lanes /= 2) {
         int widest = 0, needs = 1;
         for (int i = 0; i < n_loads + (with_stores ? nest->n_stores : 0); i++) {
             bool is_load = i < n_loads;
-            const struct index *index = is_load ? loads[i]->index : store_index(f, nest, i - n_loads);
+            const struct index *index =
+                is_load ? loads[i]->index : store_index(f, nest, i - n_loads);
             enum dtype dtype = is_load ? loads[i]->dtype : nest->stores[i - n_loads]->dtype;
             if ((is_load && loads[i]->guard) || !side_by_side(f, index, along, lanes))
                 continue;
@@ -168,7 +177,8 @@ static int next_power(int64_t n)
     return p;
 }
 
-static void schedule_map(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised)
+static void schedule_map(struct fusion *f, struct scheduled *s, const struct accesses *a,
+                         int promised)
 {
     const struct nest *nest = s->nest;
     struct spec *spec = &s->spec;
@@ -212,8 +222,10 @@ static int accumulator_bytes(const struct nest *nest)
     return (most + widest - 1) / widest * widest;
 }
 
-// Threads that share a row: few enough to keep the exchange cheap, enough that each keeps at most `budget` bytes.
-static void schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised)
+// Threads that share a row: few enough to keep the exchange cheap, enough that each keeps at most
+// `budget` bytes.
+static void schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses *a,
+                          int promised)
 {
     const struct nest *nest = s->nest;
     struct spec *spec = &s->spec;
@@ -223,9 +235,11 @@ static void schedule_rows(struct fusion *f, struct scheduled *s, const struct ac
     spec->vec = dividing(cols, spec->vec);
     int64_t vectors = max64(ceil_div(cols, spec->vec), 1);
     int vector_bytes = kept_bytes(a) * spec->vec;
-    int threads = vectors <= 128 ? (int)min64(next_power(vectors), 32) : next_power(ceil_div(vectors, 4));
+    int threads =
+        vectors <= 128 ? (int)min64(next_power(vectors), 32) : next_power(ceil_div(vectors, 4));
     threads = threads > 1024 ? 1024 : threads;
-    while (threads < 1024 && ceil_div(vectors, threads) * vector_bytes > (threads < 512 ? 160 : 128))
+    while (threads < 1024 &&
+           ceil_div(vectors, threads) * vector_bytes > (threads < 512 ? 160 : 128))
         threads *= 2;
     spec->threads_per_row = threads;
     spec->items = (int)min64(ceil_div(vectors, threads), 1 << 20);
@@ -233,13 +247,15 @@ static void schedule_rows(struct fusion *f, struct scheduled *s, const struct ac
     if (!spec->resident)
         spec->items = 1;
     spec->late = spec->items * vector_bytes > 64;
-    spec->rows_per_block = threads >= 128 ? 1 : (int)max64(min64(128 / threads, next_power(rows)), 1);
+    spec->rows_per_block =
+        threads >= 128 ? 1 : (int)max64(min64(128 / threads, next_power(rows)), 1);
     spec->threads = spec->rows_per_block * threads;
     s->shared_bytes = threads > 32 ? (unsigned)(spec->threads / 32 * accumulator_bytes(nest)) : 0;
     s->blocks = min64(ceil_div(rows, spec->rows_per_block), INT32_MAX);
 }
 
-static void schedule_columns(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised)
+static void schedule_columns(struct fusion *f, struct scheduled *s, const struct accesses *a,
+                             int promised)
 {
     const struct nest *nest = s->nest;
     struct spec *spec = &s->spec;
@@ -277,7 +293,8 @@ static void schedule_columns(struct fusion *f, struct scheduled *s, const struct
     spec->splits = (int)splits;
     s->blocks = min64(tiles * splits, INT32_MAX);
     int bytes = accumulator_bytes(nest);
-    s->shared_bytes = (unsigned)max_of(spec->threads / 2 * (spec->along_kept ? spec->vec : 1) * bytes, 16);
+    s->shared_bytes =
+        (unsigned)max_of(spec->threads / 2 * (spec->along_kept ? spec->vec : 1) * bytes, 16);
     if (splits > 1) {
         s->partial_bytes = splits * rows * bytes;
         s->n_tickets = (int)tiles;
@@ -285,8 +302,8 @@ static void schedule_columns(struct fusion *f, struct scheduled *s, const struct
 }
 
 // Operand loads alone, of A or of B.
-static int operand_vector(struct fusion *f, const struct nest *nest, const struct value *operand, int along,
-                          int promised, int *alignment)
+static int operand_vector(struct fusion *f, const struct nest *nest, const struct value *operand,
+                          int along, int promised, int *alignment)
 {
     struct accesses a = {.loads = arena_new(f->g, const struct value *, nest->n_values + 1)};
     collect(&a, operand, arena_new(f->g, bool, nest->n_values + 1), 1);
@@ -294,7 +311,8 @@ static int operand_vector(struct fusion *f, const struct nest *nest, const struc
     return dividing(nest->extent[along], vec);
 }
 
-static int64_t side_bytes(struct fusion *f, const struct nest *nest, const struct value *operand, int along)
+static int64_t side_bytes(struct fusion *f, const struct nest *nest, const struct value *operand,
+                          int along)
 {
     struct accesses a = {.loads = arena_new(f->g, const struct value *, nest->n_values + 1)};
     collect(&a, operand, arena_new(f->g, bool, nest->n_values + 1), 1);
@@ -307,7 +325,8 @@ static int64_t side_bytes(struct fusion *f, const struct nest *nest, const struc
 }
 
 // Lanes of an operand run along the direction in which its tensors lie side by side.
-static bool runs_along_k(struct fusion *f, const struct nest *nest, const struct value *operand, int other)
+static bool runs_along_k(struct fusion *f, const struct nest *nest, const struct value *operand,
+                         int other)
 {
     return side_bytes(f, nest, operand, VAR_k) >= side_bytes(f, nest, operand, other);
 }
@@ -351,12 +370,18 @@ static void schedule_gemm(struct fusion *f, struct scheduled *s, int promised)
     spec->a_along_k = runs_along_k(f, nest, a, VAR_m);
     spec->b_along_k = runs_along_k(f, nest, b, VAR_n);
     struct gemm_problem problem = {
-        .batch = nest->extent[VAR_b], .m = nest->extent[VAR_m], .n = nest->extent[VAR_n], .k = nest->extent[VAR_k],
+        .batch = nest->extent[VAR_b],
+        .m = nest->extent[VAR_m],
+        .n = nest->extent[VAR_n],
+        .k = nest->extent[VAR_k],
         .acc_bytes = dtype_info[dtype].bytes == 8 ? 8 : 4,
         .floating = dtype_info[dtype].class == CLASS_float,
-        .a_along_k = spec->a_along_k, .b_along_k = spec->b_along_k,
-        .vec_a = operand_vector(f, nest, a, spec->a_along_k ? VAR_k : VAR_m, promised, &s->alignment),
-        .vec_b = operand_vector(f, nest, b, spec->b_along_k ? VAR_k : VAR_n, promised, &s->alignment),
+        .a_along_k = spec->a_along_k,
+        .b_along_k = spec->b_along_k,
+        .vec_a =
+            operand_vector(f, nest, a, spec->a_along_k ? VAR_k : VAR_m, promised, &s->alignment),
+        .vec_b =
+            operand_vector(f, nest, b, spec->b_along_k ? VAR_k : VAR_n, promised, &s->alignment),
         .vec_c = epilogue_vector(f, nest, promised, &s->alignment),
         .extra_registers = operand_cost(f, nest, a) + operand_cost(f, nest, b)};
     struct gemm_tile tile = gemm_simt_tile(f->target, &problem);
@@ -367,8 +392,8 @@ static void schedule_gemm(struct fusion *f, struct scheduled *s, int promised)
 const char *spec_text(struct gen *g, const struct scheduled *s)
 {
     const char *text = "";
-#define SPEC(family_, type, field)                                                                                     \
-    if (s->nest->family == FAMILY_##family_)                                                                           \
+#define SPEC(family_, type, field)                                                                 \
+    if (s->nest->family == FAMILY_##family_)                                                       \
         text = arena_text(g, "%s%s" #field "=%d", text, *text ? " " : "", (int)s->spec.field);
 #include "gen/specs.def"
 #undef SPEC
@@ -379,7 +404,9 @@ void schedule(struct fusion *f, const struct nest *nest, int alignment, struct s
 {
     struct accesses a;
     collect_all(f->g, nest, &a);
-    *out = (struct scheduled){.nest = nest, .alignment = 1, .spec = {.vec = 1, .phases = nest->n_phases}};
+    *out = (struct scheduled){
+        .nest = nest, .alignment = 1, .spec = {.vec = 1, .phases = nest->n_phases}
+    };
     for (int i = 0; i < a.n_loads; i++)
         out->alignment = max_of(out->alignment, access_alignment(a.loads[i]->dtype, 1));
     for (int i = 0; i < nest->n_stores; i++)

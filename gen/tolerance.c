@@ -13,6 +13,8 @@
 //   sum of n          8 + 2 log2(n): pairwise, or better
 //   dot of k          8 + sqrt(k)
 //   cast, store       1 ulp of f16 or bf16: the reference may round a near tie the other way
+//   underflow         what vanishes on its way is half a least subnormal, times what it is
+//                     multiplied by: an argument of exp, 2^7 at most where exp is not 0
 //
 // Whatever a discontinuous op yields (round, a comparison, argmax) is expected to the last bit:
 // eval.c sees to it that its input is the same in a kernel.
@@ -364,7 +366,7 @@ struct tolerance tolerance(const struct graph *graph, const struct node *output)
     }
     for (int i = 0; i <= output->id; i++)
         known[i] = node_error(graph->nodes[i], known);
-    int least_exponent = output->dtype == DT_f16 ? -24 : output->dtype == DT_bf16 ? -133 : -149;
+    int least_exponent = output->dtype == DT_f16 ? -24 : output->dtype == DT_bf16 ? -133 : -142;
     t.absolute =
         known[output->id].absolute + ldexp(2, output->dtype == DT_f64 ? -1073 : least_exponent);
     t.relative = known[output->id].relative + known[output->id].biased + ulp(output->dtype);

@@ -1,11 +1,12 @@
-// columns.cuh: reductions whose kept elements lie side by side in memory, or whose rows are too few and too long
-// for one block each.
+// columns.cuh: reductions whose kept elements lie side by side in memory, or whose rows are too few
+// and too long for one block each.
 //
-// Generated before this: as for rows.cuh, with one phase.  Lanes of a vector run along the kept elements
-// (Spec::along_kept: one accumulator a lane) or along the reduced ones (one accumulator in all).  A block of
-// threads_x x threads_y threads covers threads_x vectors of kept elements, its rows of threads share the reduced
-// range, and Spec::splits blocks share it further.  Their partial results meet in memory, and the block that
-// arrives last combines them in the order of the splits: the same bits each run, in one launch.
+// Generated before this: as for rows.cuh, with one phase.  Lanes of a vector run along the kept
+// elements (Spec::along_kept: one accumulator a lane) or along the reduced ones (one accumulator in
+// all).  A block of threads_x x threads_y threads covers threads_x vectors of kept elements, its
+// rows of threads share the reduced range, and Spec::splits blocks share it further.  Their partial
+// results meet in memory, and the block that arrives last combines them in the order of the splits:
+// the same bits each run, in one launch.
 
 using Acc = Phase<0>::Acc;
 
@@ -19,11 +20,12 @@ struct Tile {
     static constexpr index_t steps_per_split = (steps + Spec::splits - 1) / Spec::splits;
 };
 
-__device__ inline void reduce_part(const Args &args, index_t r, int y, index_t split, Row (&row)[Tile::kept],
-                                   Acc (&acc)[Tile::kept])
+__device__ inline void reduce_part(const Args &args, index_t r, int y, index_t split,
+                                   Row (&row)[Tile::kept], Acc (&acc)[Tile::kept])
 {
     const index_t begin = split * Tile::steps_per_split;
-    const index_t end = begin + Tile::steps_per_split < Tile::steps ? begin + Tile::steps_per_split : Tile::steps;
+    index_t end = begin + Tile::steps_per_split;
+    end = end < Tile::steps ? end : Tile::steps;
     for (index_t first = begin; first < end; first += 32) {
         Acc part[Tile::kept];
 #pragma unroll
@@ -45,7 +47,8 @@ __device__ inline void reduce_part(const Args &args, index_t r, int y, index_t s
     }
 }
 
-// The rows of threads of a block to its first one, through shared memory, always the lower one on the left.
+// The rows of threads of a block to its first one, through shared memory, always the lower one on
+// the left.
 __device__ inline void reduce_block(int x, int y, Acc (&acc)[Tile::kept])
 {
     Acc *shared = (Acc *)dynamic_shared();
@@ -63,9 +66,11 @@ __device__ inline void reduce_block(int x, int y, Acc (&acc)[Tile::kept])
     }
 }
 
-// Whether this block is the last of its tile's splits to arrive; the counter is left as it was found.
-// (The type of args is a parameter here and below because Args has these fields only where there are splits.)
-template <typename SplitArgs> __device__ inline bool arrives_last(const SplitArgs &args, index_t tile)
+// Whether this block is the last of its tile's splits to arrive; the counter is left as it was
+// found. (The type of args is a parameter here and below because Args has these fields only where
+// there are splits.)
+template <typename SplitArgs>
+__device__ inline bool arrives_last(const SplitArgs &args, index_t tile)
 {
     unsigned *last = (unsigned *)dynamic_shared();
     memory_fence(); // the partial results are seen before the ticket is
@@ -82,10 +87,11 @@ template <typename SplitArgs> __device__ inline bool arrives_last(const SplitArg
     return is_last;
 }
 
-// Leaves this block's partial results; in the block that arrives last, acc is then the result of all splits.
+// Leaves this block's partial results; in the block that arrives last, acc is then the result of
+// all splits.
 template <typename SplitArgs>
-__device__ inline bool combine_splits(const SplitArgs &args, index_t tile, index_t split, index_t r, int x, int y,
-                                      Acc (&acc)[Tile::kept])
+__device__ inline bool combine_splits(const SplitArgs &args, index_t tile, index_t split, index_t r,
+                                      int x, int y, Acc (&acc)[Tile::kept])
 {
     Acc *partial = (Acc *)args.partial;
 #pragma unroll
@@ -104,7 +110,8 @@ __device__ inline bool combine_splits(const SplitArgs &args, index_t tile, index
     return true;
 }
 
-extern "C" __global__ void __launch_bounds__(Spec::threads) KERNEL(const __grid_constant__ Args args)
+extern "C" __global__ void __launch_bounds__(Spec::threads)
+    KERNEL(const __grid_constant__ Args args)
 {
     const int x = threadIdx.x % Spec::threads_x, y = threadIdx.x / Spec::threads_x;
     for (index_t block = blockIdx.x; block < Tile::tiles * Spec::splits; block += gridDim.x) {

@@ -1,10 +1,12 @@
 // map.cuh: elementwise values over one flat domain of Spec::n elements.
 //
-// Generated before this: Elements<lanes> (what is loaded for `lanes` consecutive elements), load_elements and
-// store_elements.  A thread has Spec::unroll vectors in flight before it uses the first: bandwidth needs the bytes.
-// What is left after the last whole vector is done element by element.
+// Generated before this: Elements<lanes> (what is loaded for `lanes` consecutive elements),
+// load_elements and store_elements.  A thread has Spec::unroll vectors in flight before it uses the
+// first: bandwidth needs the bytes. What is left after the last whole vector is done element by
+// element.
 
-extern "C" __global__ void __launch_bounds__(Spec::threads) KERNEL(const __grid_constant__ Args args)
+extern "C" __global__ void __launch_bounds__(Spec::threads)
+    KERNEL(const __grid_constant__ Args args)
 {
     constexpr index_t n_vectors = Spec::n / Spec::vec;
     constexpr index_t chunk = Spec::threads * Spec::unroll;

@@ -1,12 +1,12 @@
 // rows.cuh: chained reductions along rows, with the row kept on chip between them.
 //
-// Generated before this: Row (values of a whole row), Elements<lanes>, load_row, load_elements, store_elements,
-// store_row, and for each phase p of reductions an accumulator Phase<p>::Acc with identity, accumulate, combine and
-// finish (which turns the row's sum into values of Row).
+// Generated before this: Row (values of a whole row), Elements<lanes>, load_row, load_elements,
+// store_elements, store_row, and for each phase p of reductions an accumulator Phase<p>::Acc with
+// identity, accumulate, combine and finish (which turns the row's sum into values of Row).
 //
-// Spec::threads_per_row threads share a row: some lanes of a warp, or several warps.  Where the row fits
-// (Spec::resident) each thread keeps Spec::items vectors of it in registers through all phases; a longer row is read
-// again by every phase.
+// Spec::threads_per_row threads share a row: some lanes of a warp, or several warps.  Where the row
+// fits (Spec::resident) each thread keeps Spec::items vectors of it in registers through all
+// phases; a longer row is read again by every phase.
 
 // Every thread of the block takes part, those past the last row too: barriers count all of them.
 template <typename Acc> __device__ inline void reduce_row(Acc &acc)
@@ -15,7 +15,8 @@ template <typename Acc> __device__ inline void reduce_row(Acc &acc)
     if constexpr (Spec::threads_per_row <= 32) {
         warp_reduce<Spec::threads_per_row>(acc, fold);
     } else {
-        Acc *shared = (Acc *)dynamic_shared() + threadIdx.x / Spec::threads_per_row * (Spec::threads_per_row / 32);
+        constexpr int warps = Spec::threads_per_row / 32;
+        Acc *shared = (Acc *)dynamic_shared() + threadIdx.x / Spec::threads_per_row * warps;
         block_reduce<Spec::threads_per_row>(acc, fold, shared);
     }
 }
@@ -98,10 +99,12 @@ __device__ inline void streamed_row(const Args &args, index_t r, bool live, Row 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(Spec::threads) KERNEL(const __grid_constant__ Args args)
+extern "C" __global__ void __launch_bounds__(Spec::threads)
+    KERNEL(const __grid_constant__ Args args)
 {
     const index_t step = (index_t)gridDim.x * Spec::rows_per_block;
-    for (index_t first = (index_t)blockIdx.x * Spec::rows_per_block; first < Spec::rows; first += step) {
+    index_t first = (index_t)blockIdx.x * Spec::rows_per_block;
+    for (; first < Spec::rows; first += step) {
         const index_t r = first + threadIdx.x / Spec::threads_per_row;
         const bool live = Spec::rows % Spec::rows_per_block == 0 || r < Spec::rows;
         Row row[1];

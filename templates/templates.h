@@ -1,7 +1,8 @@
 // templates.h: the kernel templates, as text inside the library
 #pragma once
 
-struct template {
+struct template
+{
     const char *name; // "map.cuh": what a kernel includes
     const char *text; // NUL-terminated
 };

@@ -35,9 +35,9 @@ static double normal(uint64_t *seed)
     return sum;
 }
 
-static const double specials[] = {0,   -0.0, INFINITY, -INFINITY, NAN,   0.5,  -0.5,   1.5,   2.5,
-                                  -2.5, 3.5, 1,        -1,        1e-40, -20,  20,     88,    -88.8,
-                                  127, -128, 0.49999997, 3,       -3,    1e-8, 16.5,   1e4};
+static const double specials[] = {0,    -0.0, INFINITY,   -INFINITY, NAN,   0.5,  -0.5, 1.5, 2.5,
+                                  -2.5, 3.5,  1,          -1,        1e-40, -20,  20,   88,  -88.8,
+                                  127,  -128, 0.49999997, 3,         -3,    1e-8, 16.5, 1e4};
 
 static void fill(const quern_argument *a, void *data, const char *kind, uint64_t seed)
 {
@@ -93,12 +93,14 @@ static bool prepare(struct run *r, const struct job *job)
     r->n_arguments = n;
     for (int i = 0; i < n; i++) {
         quern_argument a;
-        if (quern_plan_argument(r->plan, i, &a) || quern_alloc(r->q, (size_t)a.bytes, &r->device[i]))
+        if (quern_plan_argument(r->plan, i, &a) ||
+            quern_alloc(r->q, (size_t)a.bytes, &r->device[i]))
             return false;
         r->host[i] = malloc((size_t)a.bytes + 8);
         memset(r->host[i], 0xff, (size_t)a.bytes); // an element that is never written is NaN
         if (a.role == QUERN_OUTPUT)
-            r->expected[r->n_outputs++] = malloc(8 * ((size_t)a.bytes / (size_t)quern_dtype_bytes(a.dtype)) + 8);
+            r->expected[r->n_outputs++] =
+                malloc(8 * ((size_t)a.bytes / (size_t)quern_dtype_bytes(a.dtype)) + 8);
         else
             fill(&a, r->host[r->n_inputs++], job->input_kind, (uint64_t)i + 1);
         if (quern_upload(r->q, r->device[i], r->host[i], (size_t)a.bytes))
@@ -120,7 +122,8 @@ static bool execute(struct run *r)
         else
             arguments[n++] = r->device[i];
     }
-    for (int repeat = 0; ok && repeat < 2; repeat++) // twice: counters must be left as they were found
+    for (int repeat = 0; ok && repeat < 2;
+         repeat++) // twice: counters must be left as they were found
         ok = !quern_execute(r->plan, arguments, n, NULL) && !quern_synchronize(r->q, NULL);
     free(arguments);
     return ok;
@@ -139,7 +142,8 @@ static bool compare(struct run *r, char *why, size_t why_size)
             quern_check(r->plan, i, r->host[argument], r->expected[i], &result))
             return false;
         if (!result.ok) {
-            snprintf(why, why_size, "output %s[%lld]: got %.9g, expected %.9g, tolerance %.3g + %.3g * |expected|",
+            snprintf(why, why_size,
+                     "output %s[%lld]: got %.9g, expected %.9g, tolerance %.3g + %.3g * |expected|",
                      a.name, (long long)result.worst, result.got, result.expected, result.absolute,
                      result.relative);
             return false;

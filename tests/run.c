@@ -1,4 +1,5 @@
-// run.c: every suite through one runner, with one closing line.  `check NAME...` runs those suites alone.
+// run.c: every suite through one runner, with one closing line.  `check NAME...` runs those suites
+// alone.
 
 #include "tests/tests.h"
 #include <stdlib.h>
@@ -8,32 +9,33 @@ static const struct {
     const char *name;
     Suite *(*suite)(void);
 } suites[] = {
-    // one line a suite, in the order of the pipeline
-    {"diag", diag_suite},
-    {"parse", parse_suite},
-    {"build", build_suite},
-    {"graph", graph_suite},
-    {"print", print_suite},
-    {"rewrite", rewrite_suite},
-    {"index", index_suite},
-    {"kernels", kernels_suite},
-    {"storage", storage_suite},
-    {"eval", eval_suite},
-    {"eval_move", eval_move_suite},
+  // one line a suite, in the order of the pipeline
+    {"diag",        diag_suite       },
+    {"parse",       parse_suite      },
+    {"build",       build_suite      },
+    {"graph",       graph_suite      },
+    {"print",       print_suite      },
+    {"rewrite",     rewrite_suite    },
+    {"index",       index_suite      },
+    {"kernels",     kernels_suite    },
+    {"storage",     storage_suite    },
+    {"eval",        eval_suite       },
+    {"eval_move",   eval_move_suite  },
     {"eval_reduce", eval_reduce_suite},
-    {"tolerance", tolerance_suite},
-    {"host", host_suite},
-    {"wrappers", wrappers_suite},
-    {"cache", cache_suite},
-    {"trust", trust_suite},
-    {"race", race_suite},
-    {"runtime", runtime_suite},
-    {"plans", plans_suite},
-    {"gpu", gpu_suite},
-    {"npy", npy_suite},
-    {"command", command_suite},
-    {"run", run_suite},
-    {NULL, NULL},
+    {"tolerance",   tolerance_suite  },
+    {"host",        host_suite       },
+    {"wrappers",    wrappers_suite   },
+    {"cache",       cache_suite      },
+    {"trust",       trust_suite      },
+    {"race",        race_suite       },
+    {"runtime",     runtime_suite    },
+    {"plans",       plans_suite      },
+    {"gpu",         gpu_suite        },
+    {"npy",         npy_suite        },
+    {"command",     command_suite    },
+    {"run",         run_suite        },
+    {"vectors",     vectors_suite    },
+    {NULL,          NULL             },
 };
 
 static bool chosen(const char *name, int argc, char **argv)

@@ -1,4 +1,5 @@
-// test_index.c: index expressions mean what they were built from, whatever form they were brought into.
+// test_index.c: index expressions mean what they were built from, whatever form they were brought
+// into.
 
 #include "gen/index.h"
 #include "tests/tests.h"
@@ -80,7 +81,8 @@ static struct pair random_pair(int depth)
     struct pair a = random_pair(depth - 1), b = choice == 2 ? random_pair(depth - 1) : a;
     for (int i = 0; i < N_POINTS; i++) {
         int64_t quotient = floor_div(a.value[i], by);
-        int64_t results[] = {0, 0, a.value[i] + b.value[i], a.value[i] * by, quotient, a.value[i] - by * quotient};
+        int64_t results[] = {
+            0, 0, a.value[i] + b.value[i], a.value[i] * by, quotient, a.value[i] - by * quotient};
         p.value[i] = results[choice];
     }
     p.x = choice == 2   ? index_add(pool, a.x, b.x)
@@ -138,7 +140,13 @@ END_TEST
 
 START_TEST(a_reshape_there_and_back_is_nothing)
 {
-    static const int64_t shapes[][3] = {{4, 6, 35}, {24, 5, 7}, {2, 12, 35}, {840, 1, 1}, {8, 3, 35}};
+    static const int64_t shapes[][3] = {
+        {4,   6,  35},
+        {24,  5,  7 },
+        {2,   12, 35},
+        {840, 1,  1 },
+        {8,   3,  35}
+    };
     const struct index *flat = index_variable(pool, 0, 840, "c");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
@@ -177,7 +185,8 @@ START_TEST(text_has_no_literal_but_zero_and_one)
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
-    index_print(index_add(pool, x, index_constant(pool, -3)), &(struct index_style){NULL, named}, out);
+    index_print(index_add(pool, x, index_constant(pool, -3)), &(struct index_style){NULL, named},
+                out);
     fclose(out);
     ck_assert_str_eq(text, "(c + (r / <5>) * <35> - <3>)");
     free(text);

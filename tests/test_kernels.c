@@ -1,5 +1,6 @@
-// test_kernels.c: every operator, reduction, composite, movement and contraction against the f64 reference, in every
-// dtype that it has, over the awkward sizes.  Operators of one kind share a program, so that a size is one compile.
+// test_kernels.c: every operator, reduction, composite, movement and contraction against the f64
+// reference, in every dtype that it has, over the awkward sizes.  Operators of one kind share a
+// program, so that a size is one compile.
 
 #include "gen/gen.h"
 #include "tests/programs.h"
@@ -25,7 +26,8 @@ static void add(struct jobs *jobs, const char *text, const char *inputs, int64_t
     quern_size *sizes = jobs->sizes[jobs->n];
     sizes[0] = (quern_size){"M", m};
     sizes[1] = (quern_size){"N", n};
-    jobs->job[jobs->n++] = (struct job){.text = text, .sizes = sizes, .n_sizes = 2, .input_kind = inputs};
+    jobs->job[jobs->n++] =
+        (struct job){.text = text, .sizes = sizes, .n_sizes = 2, .input_kind = inputs};
 }
 
 static void run_all(struct jobs *jobs)
@@ -47,7 +49,8 @@ static bool takes(const struct op_info *op, enum dtype dtype)
     case TYPES_logic:
         return class == CLASS_boolean;
     case TYPES_same:
-        return class != CLASS_boolean || !strcmp(op->name, "maximum") || !strcmp(op->name, "minimum");
+        return class != CLASS_boolean || !strcmp(op->name, "maximum") ||
+               !strcmp(op->name, "minimum");
     case TYPES_compare:
     case TYPES_where:
         return true;
@@ -65,19 +68,22 @@ static char *elementwise_program(enum dtype dtype)
     size_t size;
     FILE *out = open_memstream(&text, &size);
     const char *type = dtype_info[dtype].name;
-    fprintf(out, "program elementwise(M, N)\ninput x : %s[M, N]\ninput z : %s[M, N]\ninput p : bool[M, N]\n", type,
-            type);
+    fprintf(
+        out,
+        "program elementwise(M, N)\ninput x : %s[M, N]\ninput z : %s[M, N]\ninput p : bool[M, N]\n",
+        type, type);
     fprintf(out, "output kept = where(p, x, z)\n");
     for (int op = 0; op < OP_COUNT; op++) {
         const struct op_info *info = &op_info[op];
-        if (info->kind != KIND_elementwise || op == OP_cast || op == OP_where || !takes(info, dtype))
+        if (info->kind != KIND_elementwise || op == OP_cast || op == OP_where ||
+            !takes(info, dtype))
             continue;
         const char *argument[] = {"", "(x)", "(x, z)", "(x, z, x)"};
         if (info->symbol)
             fprintf(out, "output y_%s = x %s z\n", info->name, info->symbol);
         else
-            fprintf(out, "output y_%s = %s%s%s\n", info->name, info->name, strcmp(info->name, "not") ? "" : " ",
-                    argument[info->arity]);
+            fprintf(out, "output y_%s = %s%s%s\n", info->name, info->name,
+                    strcmp(info->name, "not") ? "" : " ", argument[info->arity]);
     }
     for (int to = 0; to < DT_COUNT; to++)
         fprintf(out, "output as_%s = cast(x, %s)\n", dtype_info[to].name, dtype_info[to].name);
@@ -93,7 +99,8 @@ START_TEST(elementwise_operators_agree_with_the_reference)
         bool all = dtype == DT_f32;
         for (int i = 0; i < (all ? COUNT(awkward) : COUNT(few)); i++) {
             bool integers = dtype_info[dtype].class != CLASS_float;
-            add(jobs, text, integers ? "small integers" : "special", i % 2 ? 1 : 3, all ? awkward[i] : few[i]);
+            add(jobs, text, integers ? "small integers" : "special", i % 2 ? 1 : 3,
+                all ? awkward[i] : few[i]);
         }
     }
     run_all(jobs);
@@ -106,15 +113,18 @@ static const char activations[] =
     "output y1 = sigmoid(x)\noutput y2 = relu(x)\noutput y3 = leaky_relu(x)\noutput y4 = relu6(x)\n"
     "output y5 = elu(x)\noutput y6 = selu(x)\noutput y7 = celu(x)\noutput y8 = gelu(x)\n"
     "output y9 = gelu(x, approximate = \"tanh\")\noutput y10 = silu(x)\noutput y11 = mish(x)\n"
-    "output y12 = softplus(x)\noutput y13 = softsign(x)\noutput y14 = hardsigmoid(x)\noutput y15 = hardswish(x)\n"
+    "output y12 = softplus(x)\noutput y13 = softsign(x)\noutput y14 = hardsigmoid(x)\noutput y15 = "
+    "hardswish(x)\n"
     "output y16 = hardtanh(x)\noutput y17 = logsigmoid(x)\noutput y18 = clamp(x, -0.5, 1.5)\n"
     "output y19 = square(x)\noutput y20 = reciprocal(x)\n";
 
 static const char reductions[] =
     "program reductions(M, N)\n"
     "input x : %s[M, N]\n"
-    "output a1 = sum(x, axis = 1)\noutput a2 = prod(x * 0.5, axis = 1)\noutput a3 = mean(x, axis = 1)\n"
-    "output a4 = var(x, axis = 1)\noutput a5 = std(x, axis = 1, correction = 0)\noutput a6 = norm(x, axis = 1)\n"
+    "output a1 = sum(x, axis = 1)\noutput a2 = prod(x * 0.5, axis = 1)\noutput a3 = mean(x, axis = "
+    "1)\n"
+    "output a4 = var(x, axis = 1)\noutput a5 = std(x, axis = 1, correction = 0)\noutput a6 = "
+    "norm(x, axis = 1)\n"
     "output a7 = any(x > 2, axis = 1)\noutput a8 = all(x > -2, axis = 1, keepdims = true)\n"
     "output b1 = sum(x, axis = 0)\noutput b2 = mean(x, axis = 0)\noutput b3 = var(x, axis = 0)\n"
     "output b4 = any(x > 2, axis = 0)\n"
@@ -127,14 +137,17 @@ static const char extremes[] =
     "input x : %s[M, N]\n"
     "output a1 = max(x, axis = 1)\noutput a2 = min(x, axis = 1)\noutput a3 = argmax(x, axis = 1)\n"
     "output a4 = argmin(x, axis = 1, keepdims = true)\noutput a5 = amax(abs(x), axis = 1)\n"
-    "output a6 = logsumexp(x, axis = 1)\noutput b1 = max(x, axis = 0)\noutput b2 = min(x, axis = 0)\n"
-    "output b3 = argmax(x, axis = 0)\noutput b4 = argmin(x, axis = 0)\noutput b5 = logsumexp(x, axis = 0)\n"
+    "output a6 = logsumexp(x, axis = 1)\noutput b1 = max(x, axis = 0)\noutput b2 = min(x, axis = "
+    "0)\n"
+    "output b3 = argmax(x, axis = 0)\noutput b4 = argmin(x, axis = 0)\noutput b5 = logsumexp(x, "
+    "axis = 0)\n"
     "output c1 = max(x)\noutput c2 = min(x)\noutput c3 = amax(abs(x))\n";
 
 static const char composites[] =
     "program composites(M, N)\n"
     "input x : %s[M, N]\nweight w : %s[N]\nweight b : %s[N]\n"
-    "output y1 = softmax(x, axis = 1)\noutput y2 = log_softmax(x, axis = -1)\noutput y3 = layer_norm(x, w, b, 1e-5)\n"
+    "output y1 = softmax(x, axis = 1)\noutput y2 = log_softmax(x, axis = -1)\noutput y3 = "
+    "layer_norm(x, w, b, 1e-5)\n"
     "output y4 = rms_norm(x, w, 1e-6)\noutput y5 = softmax(x, axis = 0)\n"
     "output y6 = softmax(gelu(x) + b, axis = 1) * w\noutput y7 = layer_norm(x)\n";
 
@@ -142,7 +155,8 @@ static const char norms[] =
     "program norms(M, N)\n"
     "input x : %s[M, 4, N, 2]\nweight w : %s[4]\nweight b : %s[4]\nweight m : %s[4]\n"
     "output y1 = group_norm(x, 2, w, b)\noutput y2 = instance_norm(x)\n"
-    "output y3 = batch_norm(x, m, square(w) + 0.5, w, b)\noutput y4 = batch_norm(x, None, None, w, b)\n";
+    "output y3 = batch_norm(x, m, square(w) + 0.5, w, b)\noutput y4 = batch_norm(x, None, None, w, "
+    "b)\n";
 
 static const char movements[] =
     "program movements(M, N)\n"
@@ -150,9 +164,11 @@ static const char movements[] =
     "output y1 = x.T + 1\noutput y2 = reshape(x, [N, M]) * 2\noutput y3 = flip(x, axis = 1) - z\n"
     "output y4 = concat([x, z * 2, x], axis = 1)\noutput y5 = stack([x, z], axis = 0)\n"
     "output y6 = pad(x, [[1, 2], [3, 0]]) + 1\noutput y7 = x[:, ::2]\noutput y8 = x[::-1, :] * z\n"
-    "output y9 = broadcast_to(x[:, None, :], [M, 3, N]) * 2\noutput y10 = transpose(reshape(x, [M, N, 1]), 0, 2)\n"
+    "output y9 = broadcast_to(x[:, None, :], [M, 3, N]) * 2\noutput y10 = transpose(reshape(x, [M, "
+    "N, 1]), 0, 2)\n"
     "output y11 = flatten(permute(stack([x, z], axis = 1), [2, 0, 1]))\n"
-    "output y12 = sum(concat([x, z], axis = 0), axis = 0)\noutput y13 = squeeze(unsqueeze(x, 1), 1) + z\n"
+    "output y12 = sum(concat([x, z], axis = 0), axis = 0)\noutput y13 = squeeze(unsqueeze(x, 1), "
+    "1) + z\n"
     "output y14 = sum(pad(x, [[0, 0], [1, 1]]), axis = 1)\noutput y15 = flatten(x)[::-1]\n";
 
 // The text with its dtype in place of every %s.
@@ -227,9 +243,20 @@ static const char contractions[] =
 
 START_TEST(contractions_agree_with_the_reference)
 {
-    static const int64_t shapes[][4] = {{1, 1, 1, 1},     {2, 3, 17, 3},   {17, 29, 41, 3}, {33, 65, 127, 1},
-                                        {32, 32, 32, 2},  {1, 127, 33, 1}, {127, 1, 33, 2}, {3, 2, 1025, 1},
-                                        {64, 128, 64, 1}, {0, 3, 4, 1},    {5, 7, 0, 1},    {130, 136, 8, 1}};
+    static const int64_t shapes[][4] = {
+        {1,   1,   1,    1},
+        {2,   3,   17,   3},
+        {17,  29,  41,   3},
+        {33,  65,  127,  1},
+        {32,  32,  32,   2},
+        {1,   127, 33,   1},
+        {127, 1,   33,   2},
+        {3,   2,   1025, 1},
+        {64,  128, 64,   1},
+        {0,   3,   4,    1},
+        {5,   7,   0,    1},
+        {130, 136, 8,    1}
+    };
     static const char *const dtypes[] = {"f32", "f16", "bf16", "f64", "i32"};
     struct jobs *jobs = calloc(1, sizeof *jobs);
     for (int d = 0; d < COUNT(dtypes); d++) {

@@ -28,3 +28,4 @@ Suite *storage_suite(void);
 Suite *eval_move_suite(void);
 Suite *eval_reduce_suite(void);
 Suite *tolerance_suite(void);
+Suite *vectors_suite(void);
