@@ -16,19 +16,6 @@ static const char *const parameters[FAMILY_COUNT] = {
     [FAMILY_gemm] = "index_t b, index_t m, index_t n",
 };
 
-static bool stores_elements(const struct emitter *e, int store)
-{
-    return e->nest->family != FAMILY_columns && !is_row_value(e, e->nest->store_values[store]);
-}
-
-// Row values that fill a tensor of the whole domain (each element of a row the same) are stored
-// like elements.
-static bool fills_domain(const struct emitter *e, int store)
-{
-    const struct nest *nest = e->nest;
-    return nest->family == FAMILY_rows && node_numel(nest->stores[store]) != nest->extent[VAR_r];
-}
-
 static void find_needs(struct emitter *e)
 {
     const struct nest *nest = e->nest;
@@ -43,18 +30,6 @@ static void find_needs(struct emitter *e)
         e->cached[i] = several && nest->family == FAMILY_rows && e->s->spec.resident &&
                        v->kind == VALUE_op && op_info[v->node->op].cost >= 8;
     }
-}
-
-static void begin_function(struct emitter *e, int stage, bool whole_row)
-{
-    memset(e->printed, 0, sizeof *e->printed * (size_t)e->nest->n_values);
-    e->stage = stage;
-    e->whole_row = whole_row;
-}
-
-static void emit_lane_loop(struct emitter *e)
-{
-    fprintf(e->out, "#pragma unroll\n    for (int j = 0; j < %s; j++) {\n", e->lanes_text);
 }
 
 static void emit_row_functions(struct emitter *e)
@@ -114,144 +89,10 @@ static void emit_elements(struct emitter *e)
         emit_loader(e, "load_late", late);
 }
 
-static bool is_arg_reduction(const struct node *node)
+static bool is_vector_store(struct emitter *e, int store)
 {
-    return node->op == OP_argmax || node->op == OP_argmin;
-}
-
-// What a reduction accumulates in: the output's compute type, or a value with its index.
-static const char *accumulator_type(struct gen *g, const struct node *node)
-{
-    if (is_arg_reduction(node))
-        return arena_text(g, "Indexed<%s>", dtype_info[node->in[0]->dtype].compute);
-    return dtype_info[node->dtype].compute;
-}
-
-static const char *identity_text(struct gen *g, const struct node *node)
-{
-    const char *type = dtype_info[node->in[0]->dtype].compute;
-    switch (node->op) {
-    case OP_sum:
-        return "0";
-    case OP_prod:
-        return "1";
-    case OP_max:
-        return arena_text(g, "lowest<%s>()", type);
-    case OP_min:
-        return arena_text(g, "highest<%s>()", type);
-    case OP_argmax:
-        return arena_text(g, "{lowest<%s>(), highest<long long>()}", type);
-    default:
-        return arena_text(g, "{highest<%s>(), highest<long long>()}", type);
-    }
-}
-
-// The table's way to combine two partial results, with their texts put in.
-static const char *combined(struct gen *g, const struct node *node, const char *a, const char *b)
-{
-    const char *text = "";
-    for (const char *p = op_info[node->op].cuda; *p; p++)
-        if (*p == '%')
-            text = arena_text(g, "%s%s", text, *++p == '0' ? a : b);
-        else
-            text = arena_text(g, "%s%c", text, *p);
-    return text;
-}
-
-static const char *reduced_text(struct emitter *e, int heavy)
-{
-    const struct node *node = e->nest->heavy[heavy];
-    const char *value = spelled(e, e->nest->heavy_in[2 * heavy]);
-    struct gen *g = e->f->g;
-    if (!is_arg_reduction(node))
-        return arena_text(g, "(%s)%s", accumulator_type(g, node), value);
-    int axis = 0;
-    while (!(node->attr.axes >> axis & 1))
-        axis++;
-    return arena_text(g, "%s{%s, (long long)%s}", accumulator_type(g, node), value,
-                      index_text(e, e->nest->at[axis], true));
-}
-
-static void emit_accumulate(struct emitter *e, int phase)
-{
-    const struct nest *nest = e->nest;
-    const char *kept = e->lane_variable == VAR_r ? "Spec::vec" : "1";
-    fprintf(e->out,
-            "__device__ inline void accumulate(const Args &args, index_t r, index_t c, const Row "
-            "(&row)[%s],\n"
-            "                                  Elements<Spec::vec> &e, Acc%d (&acc)[%s])\n{\n",
-            kept, phase, kept);
-    begin_function(e, phase, false);
-    e->lanes_text = "Spec::vec";
-    emit_lane_loop(e);
-    for (int i = 0; i < nest->n_heavy; i++) {
-        if (nest->heavy_phase[i] != phase)
-            continue;
-        emit_value(e, nest->heavy_in[2 * i]);
-        const char *acc =
-            arena_text(e->f->g, "acc[%s].a%d", e->lane_variable == VAR_r ? "j" : "0", i);
-        fprintf(e->out, "        %s = %s;\n", acc,
-                combined(e->f->g, nest->heavy[i], acc, reduced_text(e, i)));
-    }
-    fputs("    }\n}\n\n", e->out);
-    e->lanes_text = "lanes";
-}
-
-static void emit_phase(struct emitter *e, int phase)
-{
-    const struct nest *nest = e->nest;
-    struct gen *g = e->f->g;
-    fprintf(e->out, "struct alignas(4) Acc%d {\n", phase);
-    for (int i = 0; i < nest->n_heavy; i++)
-        if (nest->heavy_phase[i] == phase)
-            fprintf(e->out, "    %s a%d;\n", accumulator_type(g, nest->heavy[i]), i);
-    fprintf(e->out, "};\n__device__ inline void identity(Acc%d &acc) { acc = {", phase);
-    const char *separator = "";
-    for (int i = 0; i < nest->n_heavy; i++)
-        if (nest->heavy_phase[i] == phase)
-            fprintf(e->out, "%s%s", separator, identity_text(g, nest->heavy[i])), separator = ", ";
-    fprintf(e->out, "}; }\n__device__ inline void combine(Acc%d &into, const Acc%d &from)\n{\n",
-            phase, phase);
-    for (int i = 0; i < nest->n_heavy; i++)
-        if (nest->heavy_phase[i] == phase)
-            fprintf(e->out, "    into.a%d = %s;\n", i,
-                    combined(g, nest->heavy[i], arena_text(g, "into.a%d", i),
-                             arena_text(g, "from.a%d", i)));
-    fputs("}\n\n", e->out);
-    emit_accumulate(e, phase);
-    fprintf(e->out,
-            "__device__ inline void finish(const Args &args, index_t r, Row &row, const Acc%d "
-            "&acc)\n{\n",
-            phase);
-    begin_function(e, phase, true);
-    emit_row_values(e, phase + 1);
-    fputs("}\n\n", e->out);
-}
-
-static void emit_phases(struct emitter *e)
-{
-    for (int phase = 0; phase < e->nest->n_phases; phase++)
-        emit_phase(e, phase);
-    fputs("template <int p> struct Phase;\n", e->out);
-    for (int phase = 0; phase < e->nest->n_phases; phase++)
-        fprintf(e->out, "template <> struct Phase<%d> { using Acc = Acc%d; };\n", phase, phase);
-    fputs("\n", e->out);
-}
-
-static const struct index *place_of(struct emitter *e, const struct node *node, bool kept)
-{
-    const struct index *at[MAX_RANK];
-    natural_coordinates(e->f, e->nest, node, kept, at);
-    return index_linear(e->f->pool, node->rank, node->dim, at);
-}
-
-static bool is_side_by_side(struct emitter *e, const struct index *index)
-{
-    int64_t stride;
-    int multiple;
-    return e->lanes > 1 &&
-           index_lanes(e->f->pool, index, e->lane_variable, e->lanes, &stride, &multiple) &&
-           stride == 1 && multiple % e->lanes == 0;
+    const struct index *index = store_index(e->f, e->nest, store);
+    return index_side_by_side(e->f->pool, index, e->lane_variable, e->lanes);
 }
 
 static void emit_store(struct emitter *e, int store)
@@ -259,41 +100,35 @@ static void emit_store(struct emitter *e, int store)
     const struct node *node = e->nest->stores[store];
     const char *type = dtype_info[node->dtype].storage, *name = argument_name(e, node, true);
     const char *value = spelled(e, e->nest->store_values[store]);
-    const struct index *index = place_of(e, node, false);
-    if (is_side_by_side(e, index))
+    if (is_vector_store(e, store))
         fprintf(e->out, "        y%d.v[j] = to_storage<%s>(%s);\n", store, type, value);
     else
         fprintf(e->out, "        args.%s[%s] = to_storage<%s>(%s);\n", name,
-                index_text(e, index, true), type, value);
+                index_text(e, store_index(e->f, e->nest, store), true), type, value);
 }
 
 // The last stage: values of the elements, then one store per tensor.
 static void emit_store_body(struct emitter *e)
 {
     const struct nest *nest = e->nest;
-    int n = nest->n_stores;
     begin_function(e, nest->n_phases, false);
-    for (int i = 0; i < n; i++)
-        if ((stores_elements(e, i) || fills_domain(e, i)) &&
-            is_side_by_side(e, place_of(e, nest->stores[i], false)))
+    for (int i = 0; i < nest->n_stores; i++)
+        if (!stores_per_row(nest, i) && is_vector_store(e, i))
             fprintf(e->out, "    Vec<%s, %s> y%d;\n", dtype_info[nest->stores[i]->dtype].storage,
                     e->lanes_text, i);
     emit_lane_loop(e);
-    for (int i = 0; i < n; i++) {
-        if (!stores_elements(e, i) && !fills_domain(e, i))
+    for (int i = 0; i < nest->n_stores; i++) {
+        if (stores_per_row(nest, i))
             continue;
         emit_value(e, nest->store_values[i]);
         emit_store(e, i);
     }
     fputs("    }\n", e->out);
-    for (int i = 0; i < n; i++) {
-        if (!stores_elements(e, i) && !fills_domain(e, i))
-            continue;
-        const struct index *index = place_of(e, nest->stores[i], false);
-        if (is_side_by_side(e, index))
+    for (int i = 0; i < nest->n_stores; i++)
+        if (!stores_per_row(nest, i) && is_vector_store(e, i))
             fprintf(e->out, "    store_vec(args.%s + %s, y%d);\n",
-                    argument_name(e, nest->stores[i], true), index_text(e, index, false), i);
-    }
+                    argument_name(e, nest->stores[i], true),
+                    index_text(e, store_index(e->f, nest, i), false), i);
 }
 
 static void emit_store_elements(struct emitter *e)
@@ -320,11 +155,11 @@ static void emit_store_row(struct emitter *e)
           e->out);
     begin_function(e, nest->n_phases, true);
     for (int i = 0; i < nest->n_stores; i++) {
-        if (stores_elements(e, i) || fills_domain(e, i))
+        if (!stores_per_row(nest, i))
             continue;
         const struct node *node = nest->stores[i];
         fprintf(e->out, "    args.%s[%s] = to_storage<%s>(%s);\n", argument_name(e, node, true),
-                index_text(e, place_of(e, node, true), false), dtype_info[node->dtype].storage,
+                index_text(e, store_index(e->f, nest, i), false), dtype_info[node->dtype].storage,
                 spelled(e, nest->store_values[i]));
     }
     fputs("}\n\n", e->out);

@@ -55,3 +55,9 @@ void emit_row_values(struct emitter *e, int phase);
 // The loads of `chosen` values: a field each, and the statements that fill it.
 void emit_load_fields(struct emitter *e, const bool *chosen);
 void emit_loads(struct emitter *e, const bool *chosen);
+
+// emit_phase.c: reductions
+
+void begin_function(struct emitter *e, int stage, bool whole_row);
+void emit_lane_loop(struct emitter *e);
+void emit_phases(struct emitter *e);

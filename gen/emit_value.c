@@ -89,12 +89,7 @@ static const char *guarded_access_text(struct emitter *e, const struct value *v,
 
 static bool is_vector(struct emitter *e, const struct value *v)
 {
-    int64_t stride;
-    int multiple;
-    if (v->guard || e->lanes <= 1)
-        return false;
-    return index_lanes(e->f->pool, v->index, e->lane_variable, e->lanes, &stride, &multiple) &&
-           stride == 1 && multiple % e->lanes == 0;
+    return !v->guard && index_side_by_side(e->f->pool, v->index, e->lane_variable, e->lanes);
 }
 
 // One load for all lanes.

@@ -17,29 +17,30 @@ struct shape {
 static const struct shape shapes[] = {
     /* block m    n   k  thread m  n lanes_n  registers */
     {128, 128,  8, 8, 8,  8, {128,   0}},
-    { 64, 128,  8, 8, 8,  8, {144,   0}},
-    {128,  64,  8, 8, 8,  8, {144,   0}},
-    { 64,  64,  8, 8, 8,  8, {160,   0}},
-    { 64,  64,  8, 8, 4,  8, { 96, 160}},
-    { 32,  64,  8, 8, 8,  8, {160,   0}},
-    { 32,  32,  8, 8, 4,  8, {112, 184}},
-    { 32,  32, 16, 4, 4,  8, { 96, 152}},
-    { 16,  64,  8, 4, 8,  8, {112, 208}},
-    { 64,  16,  8, 8, 4,  4, {112, 208}},
-    { 16,  32, 16, 4, 4,  8, { 96, 184}},
-    { 32,  16, 16, 4, 4,  4, { 96, 184}},
-    {  8,  32, 16, 8, 1, 32, {104, 192}},
-    { 32,   8, 16, 1, 8,  1, {104, 192}},
-    {  4,  32, 16, 4, 1, 32, { 96, 136}},
-    { 32,   4, 16, 1, 4,  1, { 96, 136}},
-    {  1,  32, 32, 1, 1, 32, { 96, 168}},
-    { 32,   1, 32, 1, 1,  1, { 96, 168}},
+    { 64, 128,  8, 8, 8,  8, {136,   0}},
+    {128,  64,  8, 8, 8,  8, {136,   0}},
+    { 64,  64,  8, 8, 8,  8, {144,   0}},
+    { 64,  64,  8, 8, 4,  8, { 96, 152}},
+    { 32,  64,  8, 8, 8,  8, {152,   0}},
+    { 32,  32,  8, 8, 4,  8, { 96, 176}},
+    { 32,  32, 16, 4, 4,  8, { 80, 152}},
+    { 16,  64,  8, 4, 8,  8, {104, 200}},
+    { 64,  16,  8, 8, 4,  4, {112, 200}},
+    { 16,  32, 16, 4, 4,  8, { 96, 160}},
+    { 32,  16, 16, 4, 4,  4, { 96, 160}},
+    {  8,  32, 16, 8, 1, 32, { 96, 168}},
+    { 32,   8, 16, 1, 8,  1, { 96, 168}},
+    {  4,  32, 16, 4, 1, 32, { 96, 128}},
+    { 32,   4, 16, 1, 4,  1, { 96, 128}},
+    {  1,  32, 32, 1, 1, 32, { 80, 128}},
+    { 32,   1, 32, 1, 1,  1, { 80, 128}},
 };
 
 enum {
     MAX_THREADS = 512,
     MAX_REGISTERS = 255,
-    LOAD_REGISTERS = 5, // of a load in flight: its value, address and bounds
+    LOAD_REGISTERS = 3,    // of one more load in flight: its value and bounds
+    TURING_REGISTERS = 24, // that sm_75 needs more: it has no uniform registers to spare
     PROMOTE_K = 256, // one chain of 256 additions is as accurate as cuBLAS's f32, and no sum grows far beyond it
     MAX_BLOCKS = 0x7fffffff,
     RESERVED_SHARED = 1024, // that the system takes of every block
@@ -148,13 +149,15 @@ static void choose_vectors(const struct gemm_problem *p, struct gemm_tile *tile)
     tile->vec_c = min_int(min_int(p->vec_c, run), tile->thread_n);
 }
 
-static int register_bound(const struct gemm_problem *p, const struct shape *s, const struct gemm_tile *tile)
+static int register_bound(const struct target *t, const struct gemm_problem *p, const struct shape *s,
+                          const struct gemm_tile *tile)
 {
     int run = 16 / p->acc_bytes;
     int whole_a = min_int(run, p->a_along_k ? tile->block_k : tile->block_m);
     int whole_b = min_int(run, p->b_along_k ? tile->block_k : tile->block_n);
     int more_loads = load_rounds(tile, tile->vec_a, tile->vec_b) - load_rounds(tile, whole_a, whole_b);
-    return s->registers[p->acc_bytes / 8] + p->extra_registers + LOAD_REGISTERS * more_loads;
+    int registers = s->registers[p->acc_bytes / 8] + p->extra_registers + LOAD_REGISTERS * more_loads;
+    return min_int(MAX_REGISTERS, t->sm < 80 ? registers + TURING_REGISTERS : registers);
 }
 
 static bool make_tile(const struct target *t, const struct gemm_problem *p, const struct shape *s, int split,
@@ -171,8 +174,8 @@ static bool make_tile(const struct target *t, const struct gemm_problem *p, cons
         return false; // a group would have nothing to do
     if (p->floating && p->acc_bytes == 4 && ceil_div(p->k, split) > PROMOTE_K)
         tile->promote_k = PROMOTE_K;
-    int registers = min_int(MAX_REGISTERS, register_bound(p, s, tile));
-    int warps = t->registers_per_sm / 4 / (32 * registers) * 4; // a quarter of an SM has its own registers
+    // A quarter of an SM has its own registers.
+    int warps = t->registers_per_sm / 4 / (32 * register_bound(t, p, s, tile)) * 4;
     tile->blocks_per_sm = warps / (tile->threads / 32);
     tile->shared_bytes = shared_bytes(tile, p);
     if (tile->blocks_per_sm < 1 || tile->shared_bytes > t->shared_per_block)

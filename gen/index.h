@@ -50,6 +50,9 @@ bool index_is_constant(const struct index *x, int64_t *value);
 bool index_lanes(struct index_pool *p, const struct index *x, int variable, int lanes,
                  int64_t *stride, int *base_multiple);
 
+// Whether the lanes are consecutive and the first is a multiple of their number: one vector access.
+bool index_side_by_side(struct index_pool *p, const struct index *x, int variable, int lanes);
+
 // Row-major position of coordinates, and coordinates of a row-major position.
 const struct index *index_linear(struct index_pool *p, int rank, const int64_t *dim,
                                  const struct index *const *at);

@@ -99,6 +99,10 @@ struct value *result_value(struct fusion *f, struct nest *nest, int heavy);
 void natural_coordinates(struct fusion *f, const struct nest *nest, const struct node *node,
                          bool kept, const struct index **at);
 
+// Whether a store has one value per row of the nest, and where it goes in the node's buffer.
+bool stores_per_row(const struct nest *nest, int store);
+const struct index *store_index(struct fusion *f, const struct nest *nest, int store);
+
 // fuse.c: graph to nests
 
 struct fusion *fuse(struct gen *g, const struct graph *graph, const struct target *target);
@@ -107,6 +111,24 @@ struct fusion *fuse(struct gen *g, const struct graph *graph, const struct targe
 
 void print_fusion(const struct fusion *f, FILE *out);
 const char *expression_text(const struct fusion *f, const struct nest *nest); // "y = erf(x) + b"
+
+// access.c: what a nest reads, writes and computes
+
+struct accesses {
+    const struct value **loads;
+    int n_loads;
+    double read_bytes, flops;
+};
+
+double nest_points(const struct nest *nest); // of the iteration domain
+struct accesses nest_accesses(struct gen *g, const struct nest *nest);
+struct accesses value_accesses(struct gen *g, const struct nest *nest, const struct value *v);
+// The widest vector along a variable that some access can use whole, within the promised alignment;
+// *alignment grows to what it needs of pointers.
+int vector_width(struct fusion *f, const struct nest *nest, const struct accesses *a,
+                 bool with_stores, int along, int promised, int *alignment);
+// Bytes of the tensors that lie side by side along a variable.
+int64_t side_by_side_bytes(struct fusion *f, const struct accesses *a, int along);
 
 // schedule.c: nest to spec
 

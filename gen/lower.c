@@ -138,6 +138,22 @@ void natural_coordinates(struct fusion *f, const struct nest *nest, const struct
     index_coordinates(f->pool, node->rank, node->dim, linear, at);
 }
 
+bool stores_per_row(const struct nest *nest, int store)
+{
+    if (nest->family == FAMILY_columns)
+        return true;
+    return nest->family == FAMILY_rows && node_numel(nest->stores[store]) == nest->extent[VAR_r] &&
+           !(nest->store_values[store]->variables & 1u << VAR_c);
+}
+
+const struct index *store_index(struct fusion *f, const struct nest *nest, int store)
+{
+    const struct node *node = nest->stores[store];
+    const struct index *at[MAX_RANK];
+    natural_coordinates(f, nest, node, stores_per_row(nest, store), at);
+    return index_linear(f->pool, node->rank, node->dim, at);
+}
+
 // Where a reduction's or contraction's own result is wanted at coordinates that are the nest's own.
 static bool is_own_place(struct fusion *f, struct nest *nest, const struct node *node,
                          const struct index *const *at)

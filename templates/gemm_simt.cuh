@@ -1,197 +1,60 @@
-// gemm_simt.cuh: Spec (gemm_simt.def), Acc, index_t, load_a, stage_a, load_b, stage_b and epilogue come in; out
-// comes KERNEL, a batched contraction C[b, m, n] = sum over k of A[b, m, k] * B[b, k, n] on the ordinary arithmetic
-// units, for every size and type.
+// gemm_simt.cuh: Spec (gemm_simt.def), Acc, index_t, load_a, stage_a, load_b, stage_b and epilogue
+// come in; out comes KERNEL, a batched contraction on the ordinary arithmetic units, for every size
+// and type:
 //
-// A block computes block_m x block_n of C.  Tiles of A and B, block_k deep, go through shared memory with m and n
-// contiguous, so that a thread reads its operands 16 bytes at a time:
+//     C[b, m, n] = sum over k of A[b, m, k] * B[b, k, n]
 //
-//     load (global -> registers, tile t + 1)      in flight while tile t is multiplied
-//     multiply (shared -> accumulators, tile t)
-//     store (prologue; registers -> shared, tile t + 1, the other buffer), one barrier
+// A block computes block_m x block_n of C.  Tiles of A and B, block_k deep, go through shared
+// memory (gemm_stage.cuh), two buffers of them:
+//
+//     load      global -> registers, tile t + 1: in flight while tile t is multiplied
+//     multiply  shared -> accumulators, tile t
+//     store     registers -> prologue -> shared, tile t + 1, into the other buffer; one barrier
 //
 // A thread owns thread_m x thread_n of C as runs of 16 bytes, spread over its warp's tile:
 //
 //     run of lane 0 | run of lane 1 | ... | next run of lane 0 | next run of lane 1 | ...
 //
-// With split > 1 the block is that many groups of warps, each with buffers of its own; group g multiplies the k
-// tiles g, g + split, ...  Long sums are added up in two levels (promote_k): a single chain of k additions loses
-// accuracy with the root of k.  The upper level, and the groups' sums, live in shared memory.
+// With split > 1 the block is that many groups of warps, each with buffers of its own; group g
+// multiplies the k tiles g, g + split, ...  Long sums are added up in two levels (promote_k): a
+// single chain of k additions loses accuracy with the root of k.  The upper level, and the groups'
+// sums, live in shared memory.  Nothing depends on which warp comes first: the same bits every run.
 
-struct Tile {
-    static constexpr int run = 16 / sizeof(Acc);
-    static constexpr int run_m = Spec::thread_m < run ? Spec::thread_m : run;
-    static constexpr int run_n = Spec::thread_n < run ? Spec::thread_n : run;
-    static constexpr int lanes_m = 32 / Spec::lanes_n;
-    static constexpr int warp_m = lanes_m * Spec::thread_m;
-    static constexpr int warp_n = Spec::lanes_n * Spec::thread_n;
-    static constexpr int warps_n = Spec::block_n / warp_n;
-    static constexpr int threads = 32 * (Spec::block_m / warp_m) * warps_n; // of one group
+#include "gemm_stage.cuh"
 
-    // Rows of a tile whose vectors lie along k are written element by element: a run of padding keeps the
-    // elements that a warp writes at once in different banks.
-    static constexpr int stride_a = Spec::block_m + (Spec::a_along_k ? run_m : 0);
-    static constexpr int stride_b = Spec::block_n + (Spec::b_along_k ? run_n : 0);
-    static constexpr int buffer = Spec::block_k * (stride_a + stride_b);
-    static constexpr int buffers = Spec::split * 2 * buffer;
-
-    static constexpr bool promotes = Spec::promote_k != 0;
-    static constexpr bool has_sums = promotes || Spec::split > 1;
-    static constexpr int runs = Spec::thread_m * Spec::thread_n / run_n; // of one thread
-    static constexpr int sums = has_sums ? Spec::split * Spec::block_m * Spec::block_n : 0;
-    static constexpr int sums_at = promotes ? buffers : 0; // without promotion the buffers are free by then
-    static constexpr int elements = sums_at + sums > buffers ? sums_at + sums : buffers;
-
-    static constexpr long long k_step = (long long)Spec::block_k * Spec::split;
-    static constexpr long long steps = (Spec::k + k_step - 1) / k_step;
-    static constexpr long long tiles_m = (Spec::m + Spec::block_m - 1) / Spec::block_m;
-    static constexpr long long tiles_n = (Spec::n + Spec::block_n - 1) / Spec::block_n;
-    static constexpr long long tiles = Spec::batch * tiles_m * tiles_n;
-};
-
-__device__ constexpr bool power_of_two(int x)
+__device__ inline float multiply_add(float a, float b, float sum)
 {
-    return x > 0 && (x & (x - 1)) == 0;
+    return fused_multiply_add(a, b, sum);
 }
-static_assert(power_of_two(Spec::block_m) && power_of_two(Spec::block_n) && power_of_two(Spec::block_k) &&
-              power_of_two(Spec::thread_m) && power_of_two(Spec::thread_n) && power_of_two(Spec::vec_a) &&
-              power_of_two(Spec::vec_b), "tiles are cut with shifts");
-static_assert(Spec::lanes_n > 0 && 32 % Spec::lanes_n == 0, "lanes_n divides a warp");
-static_assert(Spec::block_m % Tile::warp_m == 0 && Spec::block_n % Tile::warp_n == 0, "whole warps");
-static_assert(Spec::threads == Tile::threads * Spec::split && Spec::threads <= 1024, "threads");
-static_assert(Spec::block_k * sizeof(Acc) % 16 == 0, "buffers are aligned to 16 bytes");
-static_assert((Spec::a_along_k ? Spec::block_k : Spec::block_m) % Spec::vec_a == 0, "whole vectors in a tile of A");
-static_assert((Spec::b_along_k ? Spec::block_k : Spec::block_n) % Spec::vec_b == 0, "whole vectors in a tile of B");
-static_assert((Spec::a_along_k ? Spec::k : Spec::m) % Spec::vec_a == 0, "whole vectors in A");
-static_assert((Spec::b_along_k ? Spec::k : Spec::n) % Spec::vec_b == 0, "whole vectors in B");
-static_assert(Spec::n % Spec::vec_c == 0 && Tile::run_n % Spec::vec_c == 0, "whole vectors in C");
-static_assert(Spec::promote_k % Spec::block_k == 0, "promotion comes between k tiles");
-static_assert(Spec::shared_bytes == Tile::elements * sizeof(Acc), "gen/gemm_tiles.c and Tile agree");
-
-// The operands under common names: x is m for A and n for B.
-struct OperandA {
-    using Raw = RawA;
-    static constexpr int block = Spec::block_m, vec = Spec::vec_a, stride = Tile::stride_a, run = Tile::run_m;
-    static constexpr long long extent = Spec::m;
-    static constexpr bool along_k = Spec::a_along_k;
-    static __device__ inline void load(const Args &args, index_t b, index_t x, index_t k, Raw &raw)
-    {
-        load_a(args, b, x, k, raw);
-    }
-    static __device__ inline void stage(const Args &args, index_t b, index_t x, index_t k, const Raw &raw, Acc (&out)[vec])
-    {
-        stage_a(args, b, x, k, raw, out);
-    }
-};
-
-struct OperandB {
-    using Raw = RawB;
-    static constexpr int block = Spec::block_n, vec = Spec::vec_b, stride = Tile::stride_b, run = Tile::run_n;
-    static constexpr long long extent = Spec::n;
-    static constexpr bool along_k = Spec::b_along_k;
-    static __device__ inline void load(const Args &args, index_t b, index_t x, index_t k, Raw &raw)
-    {
-        load_b(args, b, k, x, raw);
-    }
-    static __device__ inline void stage(const Args &args, index_t b, index_t x, index_t k, const Raw &raw, Acc (&out)[vec])
-    {
-        stage_b(args, b, k, x, raw, out);
-    }
-};
-
-struct Spot {
-    int x, k; // of a vector's first element, in the tile
-};
-
-// A thread's share of one operand's tile on its way to shared memory.
-template <typename Operand> struct Stage {
-    static constexpr int vec = Operand::vec;
-    static constexpr int vectors = Operand::block * Spec::block_k / vec;
-    static constexpr int rounds = (vectors + Tile::threads - 1) / Tile::threads;
-    // Neighbouring lanes take `near` vectors along k of one row, then the next row: as many as the padding keeps
-    // out of each other's banks.
-    static constexpr int vectors_k = Spec::block_k / (Operand::along_k ? vec : 1);
-    static constexpr int apart = 128 / (int)sizeof(Acc) / (vec * Operand::run);
-    static constexpr int near = apart < 1 ? 1 : vectors_k % apart ? 1 : apart;
-    static constexpr int vectors_x = Operand::block / (Operand::along_k ? 1 : vec);
-
-    typename Operand::Raw raw[rounds];
-
-    static __device__ constexpr Spot spot(int vector)
-    {
-        if (Operand::along_k)
-            return {vector / near % vectors_x, (vector / near / vectors_x * near + vector % near) * vec};
-        return {vector % vectors_x * vec, vector / vectors_x};
-    }
-
-    // All counts are powers of two, so that spot(thread + i * threads) is spot(thread) plus a constant.
-    static __device__ constexpr Spot step(int i)
-    {
-        return spot(i * Tile::threads);
-    }
-
-    static __device__ inline bool inside(index_t x, index_t k)
-    {
-        return (Operand::extent % Operand::block == 0 || x < (index_t)Operand::extent) &&
-               (Spec::k % Tile::k_step == 0 || k < (index_t)Spec::k);
-    }
-
-    static __device__ inline bool has(int thread, int i)
-    {
-        return vectors % Tile::threads == 0 || thread + i * Tile::threads < vectors;
-    }
-
-    // x and k: of the thread's first vector, in the operand
-    __device__ inline void load(const Args &args, index_t b, index_t x, index_t k, int thread)
-    {
-#pragma unroll
-        for (int i = 0; i < rounds; i++) {
-            Spot s = step(i);
-            if (has(thread, i) && inside(x + s.x, k + s.k))
-                Operand::load(args, b, x + s.x, k + s.k, raw[i]);
-        }
-    }
-
-    // to: where the thread's first vector goes
-    __device__ inline void store(const Args &args, index_t b, index_t x, index_t k, int thread, Acc *to) const
-    {
-#pragma unroll
-        for (int i = 0; i < rounds; i++) {
-            if (!has(thread, i))
-                continue;
-            Spot s = step(i);
-            Acc out[vec] = {};
-            if (inside(x + s.x, k + s.k))
-                Operand::stage(args, b, x + s.x, k + s.k, raw[i], out);
-            put(to + s.k * Operand::stride + s.x, out);
-        }
-    }
-
-    static __device__ inline void put(Acc *at, const Acc (&out)[vec])
-    {
-        constexpr int piece = Operand::along_k ? 1 : vec < Tile::run ? vec : Tile::run;
-#pragma unroll
-        for (int i = 0; i < vec; i += piece) {
-            Vec<Acc, piece> part;
-#pragma unroll
-            for (int j = 0; j < piece; j++)
-                part.v[j] = out[i + j];
-            *reinterpret_cast<Vec<Acc, piece> *>(at + (Operand::along_k ? i * Operand::stride : i)) = part;
-        }
-    }
-};
-
-__device__ inline float multiply_add(float a, float b, float sum) { return fused_multiply_add(a, b, sum); }
-__device__ inline double multiply_add(double a, double b, double sum) { return fused_multiply_add(a, b, sum); }
+__device__ inline double multiply_add(double a, double b, double sum)
+{
+    return fused_multiply_add(a, b, sum);
+}
 // Integers wrap.
-__device__ inline int multiply_add(int a, int b, int sum) { return (int)((uint32)a * (uint32)b + (uint32)sum); }
+__device__ inline int multiply_add(int a, int b, int sum)
+{
+    return (int)((uint32)a * (uint32)b + (uint32)sum);
+}
 __device__ inline long long multiply_add(long long a, long long b, long long sum)
 {
     return (long long)((uint64)a * (uint64)b + (uint64)sum);
 }
-__device__ inline float add(float a, float b) { return a + b; }
-__device__ inline double add(double a, double b) { return a + b; }
-__device__ inline int add(int a, int b) { return (int)((uint32)a + (uint32)b); }
-__device__ inline long long add(long long a, long long b) { return (long long)((uint64)a + (uint64)b); }
+__device__ inline float add(float a, float b)
+{
+    return a + b;
+}
+__device__ inline double add(double a, double b)
+{
+    return a + b;
+}
+__device__ inline int add(int a, int b)
+{
+    return (int)((uint32)a + (uint32)b);
+}
+__device__ inline long long add(long long a, long long b)
+{
+    return (long long)((uint64)a + (uint64)b);
+}
 
 // Batch, and the first row and column of a piece of C
 struct Corner {
@@ -201,16 +64,19 @@ struct Corner {
 // The corner of tile number `tile`: `raster` rows of tiles are walked column by column.
 __device__ inline Corner tile_place(index_t tile)
 {
-    constexpr index_t tiles_m = Tile::tiles > 0 ? Tile::tiles_m : 1, tiles_n = Tile::tiles > 0 ? Tile::tiles_n : 1;
+    constexpr index_t tiles_m = Tile::tiles > 0 ? Tile::tiles_m : 1,
+                      tiles_n = Tile::tiles > 0 ? Tile::tiles_n : 1;
     constexpr index_t raster = Spec::raster;
     index_t rest = tile % (tiles_m * tiles_n);
     index_t first = rest / (raster * tiles_n) * raster, left = tiles_m - first;
     index_t height = left < raster ? left : raster;
     rest %= raster * tiles_n;
-    return {tile / (tiles_m * tiles_n), (first + rest % height) * Spec::block_m, rest / height * Spec::block_n};
+    return {tile / (tiles_m * tiles_n), (first + rest % height) * Spec::block_m,
+            rest / height * Spec::block_n};
 }
 
-// Where a thread stands: its group, its place in the group, and its first row and column in the block's tile.
+// Where a thread stands: its group, its place in the group, and its first row and column in the
+// block's tile.
 struct Place {
     int group, thread, m, n;
 };
@@ -222,8 +88,8 @@ __device__ inline Place thread_place(int thread)
     p.group = Spec::split == 1 ? 0 : warp / (Tile::threads / 32);
     p.thread = thread - p.group * Tile::threads;
     warp -= p.group * (Tile::threads / 32);
-    // Lanes 2i and 2i + 1 share their columns, lanes i and i + 2 in the same four their rows: half a warp then
-    // reads 16-byte runs of either operand in one pass.
+    // Lanes 2i and 2i + 1 share their columns, lanes i and i + 2 in the same four their rows: half
+    // a warp then reads 16-byte runs of either operand in one pass.
     int lane_m = 0, lane_n = lane;
     if constexpr (Tile::lanes_m > 1) {
         lane_m = lane / (2 * Spec::lanes_n) * 2 + lane % 2;
@@ -244,7 +110,8 @@ __device__ inline void group_barrier()
 }
 
 // count elements in runs, which lie `apart` elements from each other
-template <int count, int run, int apart> __device__ inline void read_runs(const Acc *at, Acc (&out)[count])
+template <int count, int run, int apart>
+__device__ inline void read_runs(const Acc *at, Acc (&out)[count])
 {
 #pragma unroll
     for (int i = 0; i < count; i += run) {
@@ -263,8 +130,10 @@ __device__ inline void multiply(const Acc *a, const Acc *b, Accumulators &acc)
 #pragma unroll
     for (int k = 0; k < Spec::block_k; k++) {
         Acc x[Spec::thread_m], y[Spec::thread_n];
-        read_runs<Spec::thread_m, Tile::run_m, Tile::lanes_m * Tile::run_m>(a + k * Tile::stride_a, x);
-        read_runs<Spec::thread_n, Tile::run_n, Spec::lanes_n * Tile::run_n>(b + k * Tile::stride_b, y);
+        read_runs<Spec::thread_m, Tile::run_m, Tile::lanes_m * Tile::run_m>(a + k * Tile::stride_a,
+                                                                            x);
+        read_runs<Spec::thread_n, Tile::run_n, Spec::lanes_n * Tile::run_n>(b + k * Tile::stride_b,
+                                                                            y);
 #pragma unroll
         for (int i = 0; i < Spec::thread_m; i++)
 #pragma unroll
@@ -285,7 +154,7 @@ __device__ inline void clear(Accumulators &acc)
 using Run = Vec<Acc, Tile::run_n>;
 constexpr int group_sums = Tile::runs * Tile::threads; // in runs
 
-// The thread's own runs of the sums are Tile::threads runs apart: neighbours touch neighbouring banks.
+// A thread's runs of the sums are Tile::threads runs apart: neighbours touch neighbouring banks.
 __device__ inline void clear_sums(Run *sums)
 {
     Run zero = {};
@@ -362,8 +231,9 @@ __device__ inline void finish_sums(const Args &args, Corner c, int group, const 
     }
 }
 
-// The k loop of one tile
-__device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shared, Run *sums, Accumulators &acc)
+// The k loop of one tile; p.group's share of it
+__device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shared, Run *sums,
+                                  Accumulators &acc)
 {
     Acc *buffer = shared + p.group * (2 * Tile::buffer);
     sums += p.group * group_sums + p.thread;
@@ -377,7 +247,8 @@ __device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shar
     // Places in shared memory, in elements from the start of the group's buffers.
     constexpr int b_at = Spec::block_k * Tile::stride_a; // where B's tile begins in a buffer
     int read_a = p.m, read_b = b_at + p.n;
-    int write_a = spot_a.k * Tile::stride_a + spot_a.x, write_b = b_at + spot_b.k * Tile::stride_b + spot_b.x;
+    int write_a = spot_a.k * Tile::stride_a + spot_a.x,
+        write_b = b_at + spot_b.k * Tile::stride_b + spot_b.x;
     int other = Tile::buffer; // from the buffer that is read to the other
     a.load(args, c.b, m, k + spot_a.k, p.thread);
     b.load(args, c.b, n, k + spot_b.k, p.thread);
@@ -406,7 +277,7 @@ __device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shar
         if (more) {
             a.store(args, c.b, m, k + spot_a.k, p.thread, buffer + write_a);
             b.store(args, c.b, n, k + spot_b.k, p.thread, buffer + write_b);
-            group_barrier(); // the next tile is whole, and nobody reads the buffer that comes after it
+            group_barrier(); // the next tile is whole, and the buffer after it is read no more
         }
     }
 }
@@ -420,6 +291,7 @@ __device__ inline void contract(const Args &args, index_t tile)
     if constexpr (Tile::steps > 0)
         accumulate(args, tile_place(tile), thread_place(threadIdx.x), shared, sums, acc);
 
+    // Worked out anew, so that the loop's registers are for the loop.
     Place p = thread_place(fresh_thread_index());
     Corner c = tile_place(Tile::tiles > Spec::blocks ? tile : (index_t)fresh_block_index());
     sums += p.thread;

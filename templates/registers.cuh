@@ -1,6 +1,8 @@
-// registers.cuh: where the thread stands, read again rather than held in registers through a long loop.
+// registers.cuh: where the thread stands, read again rather than held in registers through a long
+// loop.
 //
-// To the compiler the value is new: what is computed from it after a loop is not kept from before the loop.
+// To the compiler the value is new: what is computed from it after a loop is not kept from before
+// the loop.
 #pragma once
 
 __device__ __forceinline__ int fresh_thread_index()

@@ -19,6 +19,7 @@ static const struct {
     {"index",       index_suite      },
     {"kernels",     kernels_suite    },
     {"storage",     storage_suite    },
+    {"stages",      stages_suite     },
     {"eval",        eval_suite       },
     {"eval_move",   eval_move_suite  },
     {"eval_reduce", eval_reduce_suite},

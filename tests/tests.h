@@ -29,3 +29,4 @@ Suite *eval_move_suite(void);
 Suite *eval_reduce_suite(void);
 Suite *tolerance_suite(void);
 Suite *vectors_suite(void);
+Suite *stages_suite(void);

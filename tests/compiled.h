@@ -1,0 +1,20 @@
+// compiled.h: program text to kernels as CUDA source, through gen/ alone
+#pragma once
+#include "gen/gen.h"
+#include <setjmp.h>
+
+struct compiled {
+    struct gen g;
+    jmp_buf escape;
+    struct source source;
+    struct program program;
+    bool ok;
+    char *shown; // diagnostics, then what the stages in options.dump made
+};
+
+// options gives sizes, and whatever else is not the default; its target may be NULL: sm_90a.
+void compile_text(struct compiled *c, const char *text, const struct compile_options *options);
+// The test fails, with the diagnostics, where the text is wrong.
+void compile_right_text(struct compiled *c, const char *text,
+                        const struct compile_options *options);
+void compiled_free(struct compiled *c);
