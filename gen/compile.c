@@ -15,13 +15,13 @@ static bool wants_dump(const struct compile_options *o, const char *stage)
     return false;
 }
 
-static void dump_graph(const struct compile_options *o, const char *stage,
+static void dump_graph(const struct compile_options *o, const char *stage, const char *part,
                        const struct graph *graph)
 {
     graph_check(graph);
     if (!wants_dump(o, stage))
         return;
-    fprintf(o->dump_to, "== %s\n", stage);
+    fprintf(o->dump_to, "== %s%s\n", stage, part);
     print_graph(graph, o->dump_to);
 }
 
@@ -70,6 +70,12 @@ static struct buffer buffer_of(const struct node *node, enum buffer_kind kind, c
     return b;
 }
 
+// Every allocation starts at a multiple of 256 bytes.
+static int64_t whole_lines(int64_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
 static int node_buffer(struct buffers *b, const struct node *node)
 {
     if (!b->of_node[node->id])
@@ -86,14 +92,43 @@ static void add_arguments(struct buffers *b, const struct graph *graph)
         const struct node *node = graph->arguments[i];
         enum buffer_kind kind = node->op == OP_weight ? BUFFER_weight : BUFFER_input;
         p->arguments[p->n_arguments++] = add_buffer(b, buffer_of(node, kind, node->name, i));
-        b->of_node[node->id] = p->n_buffers;
     }
     for (int i = 0; i < graph->n_outputs; i++) {
         const struct output *output = &graph->outputs[i];
         p->outputs[p->n_outputs++] =
             add_buffer(b, buffer_of(output->node, BUFFER_output, output->name, i));
-        b->of_node[output->node->id] = p->n_buffers;
     }
+}
+
+// The buffers of what prepare gives to run, one after the other in memory where they are kept.
+static int *add_prepared(struct buffers *b, const struct parts *parts, bool each_run)
+{
+    int *prepared = arena_new(b->g, int, parts->n_kept + 1);
+    for (int i = 0; i < parts->n_kept; i++) {
+        const struct output *output = &parts->prepare->outputs[i];
+        struct buffer buffer = buffer_of(output->node, BUFFER_workspace, output->name, 0);
+        if (!each_run) {
+            buffer.kind = BUFFER_prepared;
+            buffer.offset = b->program->prepared_bytes;
+            b->program->prepared_bytes += whole_lines(buffer.bytes);
+        }
+        prepared[i] = add_buffer(b, buffer);
+    }
+    return prepared;
+}
+
+// Says where the arguments and outputs of a part lie; what else it computes is workspace.
+static void enter_part(struct buffers *b, const struct graph *graph, const int *from,
+                       const int *outputs, const int *prepared)
+{
+    const struct program *p = b->program;
+    b->of_node = arena_new(b->g, int, graph->n_nodes);
+    for (int i = 0; i < graph->n_arguments; i++)
+        b->of_node[graph->arguments[i]->id] =
+            1 + (from[i] < p->n_arguments ? p->arguments[from[i]]
+                                      : prepared[from[i] - p->n_arguments]);
+    for (int i = 0; i < graph->n_outputs; i++)
+        b->of_node[graph->outputs[i].node->id] = 1 + outputs[i];
 }
 
 static void bind_arguments(struct buffers *b, struct kernel *k, const struct scheduled *s,
@@ -115,20 +150,23 @@ static void bind_arguments(struct buffers *b, struct kernel *k, const struct sch
 }
 
 // C identifiers of a bounded length: what profilers show and what names files.
-static const char *kernel_name(struct gen *g, const struct fusion *f, const struct nest *nest)
+static const char *kernel_name(struct gen *g, const struct fusion *f, const struct nest *nest,
+                               enum kernel_part part)
 {
-    return arena_text(g, "%.48s_%d_%s", f->graph->name, nest->id, family_name[nest->family]);
+    return arena_text(g, "%.48s_%s%d_%s", f->graph->name, part == PART_prepare ? "prepare_" : "",
+                      nest->id, family_name[nest->family]);
 }
 
 static void add_kernel(struct buffers *b, struct fusion *f, const struct nest *nest,
-                       const struct compile_options *o)
+                       enum kernel_part part, const struct compile_options *o)
 {
     struct program *p = b->program;
     struct kernel *k = &p->kernels[p->n_kernels++];
     struct scheduled s;
     struct emitted_args args;
     schedule(f, nest, o->alignment ? o->alignment : 16, &s);
-    k->name = kernel_name(b->g, f, nest);
+    k->name = kernel_name(b->g, f, nest, part);
+    k->part = part;
     k->source = emit(f, &s, k->name, &args);
     k->family = family_name[nest->family];
     k->expression = expression_text(f, nest);
@@ -150,7 +188,6 @@ static void add_kernel(struct buffers *b, struct fusion *f, const struct nest *n
 // last.
 static void place_workspace(struct gen *g, struct program *p)
 {
-    enum { ALIGNMENT = 256 };
     int *first = arena_new(g, int, p->n_buffers), *last = arena_new(g, int, p->n_buffers);
     for (int k = p->n_kernels - 1; k >= 0; k--)
         for (int i = 0; i < p->kernels[k].n_args; i++) {
@@ -162,13 +199,13 @@ static void place_workspace(struct gen *g, struct program *p)
         struct buffer *buffer = &p->buffers[b];
         if (buffer->kind != BUFFER_workspace || !last[b])
             continue;
-        int64_t bytes = (buffer->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, offset = 0;
+        int64_t bytes = whole_lines(buffer->bytes), offset = 0;
         for (int other = 0; other < b; other++) {
             const struct buffer *o = &p->buffers[other];
             bool together = o->kind == BUFFER_workspace && last[other] && first[other] < last[b] &&
                             first[b] < last[other];
             if (together && offset < o->offset + o->bytes && o->offset < offset + bytes) {
-                offset = (o->offset + o->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+                offset = whole_lines(o->offset + o->bytes);
                 other = -1; // that gap may overlap one that was passed
             }
         }
@@ -178,29 +215,61 @@ static void place_workspace(struct gen *g, struct program *p)
     }
 }
 
+static struct fusion *fuse_part(struct gen *g, struct graph *part, const char *name,
+                                const struct compile_options *o)
+{
+    own_outputs(g, part);
+    dump_graph(o, "split", name, part);
+    struct fusion *f = fuse(g, part, o->target);
+    if (f && wants_dump(o, "fuse")) {
+        fprintf(o->dump_to, "== fuse%s\n", name);
+        print_fusion(f, o->dump_to);
+    }
+    return f;
+}
+
+static void add_kernels(struct buffers *b, struct fusion *f, enum kernel_part part,
+                        const struct compile_options *o)
+{
+    for (int i = 0; i < f->n_nests; i++)
+        add_kernel(b, f, f->nests[i], part, o);
+}
+
+static void add_parts(struct buffers *b, const struct parts *parts, struct fusion *prepare,
+                      struct fusion *run, const struct compile_options *o)
+{
+    struct program *p = b->program;
+    const int *prepared = add_prepared(b, parts, o->each_run);
+    p->kernels = arena_new(b->g, struct kernel, run->n_nests + (prepare ? prepare->n_nests : 0));
+    if (prepare) {
+        enter_part(b, parts->prepare, parts->prepare_from, prepared, prepared);
+        add_kernels(b, prepare, PART_prepare, o);
+    }
+    p->n_prepare = p->n_kernels;
+    enter_part(b, parts->run, parts->run_from, p->outputs, prepared);
+    add_kernels(b, run, PART_run, o);
+}
+
 bool compile_graph(struct gen *g, struct graph *built, const struct compile_options *o,
                    struct program *out)
 {
-    dump_graph(o, "graph", built);
+    dump_graph(o, "graph", "", built);
 
     struct graph *graph = rewrite(g, built);
     own_outputs(g, graph);
-    dump_graph(o, "rewrite", graph);
+    dump_graph(o, "rewrite", "", graph);
 
-    struct fusion *f = fuse(g, graph, o->target);
-    if (!f)
+    struct parts parts = split(g, graph, o->target);
+    struct fusion *prepare = NULL, *run = NULL;
+    if (parts.prepare && !(prepare = fuse_part(g, parts.prepare, " prepare", o)))
         return false;
-    if (wants_dump(o, "fuse")) {
-        fputs("== fuse\n", o->dump_to);
-        print_fusion(f, o->dump_to);
-    }
+    if (!(run = fuse_part(g, parts.run, "", o)))
+        return false;
 
     *out = (struct program){.name = graph->name, .target = o->target, .graph = built};
-    out->kernels = arena_new(g, struct kernel, f->n_nests);
-    struct buffers buffers = {.g = g, .program = out, .of_node = arena_new(g, int, graph->n_nodes)};
+    struct buffers buffers = {.g = g, .program = out};
     add_arguments(&buffers, graph);
-    for (int i = 0; i < f->n_nests; i++)
-        add_kernel(&buffers, f, f->nests[i], o);
+    add_parts(&buffers, &parts, prepare, run, o);
     place_workspace(g, out);
     return true;
 }

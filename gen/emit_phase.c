@@ -1,5 +1,5 @@
-// emit_phase.c: a nest's reductions, phase by phase: an accumulator with its identity, how it takes an
-// element, how two of them combine, and what becomes of it when the row is done.
+// emit_phase.c: a nest's reductions, phase by phase: an accumulator with its identity, how it takes
+// an element, how two of them combine, and what becomes of it when the row is done.
 
 #include "gen/emit.h"
 #include <string.h>
@@ -99,11 +99,20 @@ static void emit_accumulate(struct emitter *e, int phase)
     e->lanes_text = "lanes";
 }
 
+// Of a phase's accumulators: whole words, which shuffles move, and never less than a member's own.
+static int accumulator_alignment(const struct nest *nest, int phase)
+{
+    for (int i = 0; i < nest->n_heavy; i++)
+        if (nest->heavy_phase[i] == phase && dtype_info[nest->heavy[i]->dtype].bytes == 8)
+            return 8; // f64, i64, and the index of argmax
+    return 4;
+}
+
 static void emit_phase(struct emitter *e, int phase)
 {
     const struct nest *nest = e->nest;
     struct gen *g = e->f->g;
-    fprintf(e->out, "struct alignas(4) Acc%d {\n", phase);
+    fprintf(e->out, "struct alignas(%d) Acc%d {\n", accumulator_alignment(nest, phase), phase);
     for (int i = 0; i < nest->n_heavy; i++)
         if (nest->heavy_phase[i] == phase)
             fprintf(e->out, "    %s a%d;\n", accumulator_type(g, nest->heavy[i]), i);
@@ -139,4 +148,3 @@ void emit_phases(struct emitter *e)
         fprintf(e->out, "template <> struct Phase<%d> { using Acc = Acc%d; };\n", phase, phase);
     fputs("\n", e->out);
 }
-

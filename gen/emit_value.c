@@ -159,6 +159,19 @@ static const char *operator_text(struct emitter *e, const struct value *v)
     return text;
 }
 
+// Integers wrap: the sum is taken unsigned, since C++ leaves signed overflow open.
+static const char *wrapping_text(struct emitter *e, const struct value *v)
+{
+    const struct dtype_info *type = &dtype_info[v->dtype];
+    enum op op = v->node->op;
+    bool wraps = op == OP_add || op == OP_sub || op == OP_mul;
+    if (type->class != CLASS_integer || type->bytes < 4 || !wraps)
+        return NULL;
+    return arena_text(e->f->g, "(%s)((unsigned %s)%s %s (unsigned %s)%s)", type->compute,
+                      type->compute, spelled(e, v->in[0]), op_info[op].symbol, type->compute,
+                      spelled(e, v->in[1]));
+}
+
 static const char *definition(struct emitter *e, const struct value *v)
 {
     struct gen *g = e->f->g;
@@ -184,7 +197,8 @@ static const char *definition(struct emitter *e, const struct value *v)
     case VALUE_constant:
         break;
     }
-    return operator_text(e, v);
+    const char *text = wrapping_text(e, v);
+    return text ? text : operator_text(e, v);
 }
 
 static void emit_temporary(struct emitter *e, const struct value *v)

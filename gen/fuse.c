@@ -15,91 +15,10 @@ enum {
     MAX_DEPTH =
         200, // operators in a row before a value is written out: bounds compile time and recursion
     MAX_VALUES = 3000, // in one nest
+    MAX_LOADS = 100,   // places that a nest reads: bounds the kernel's parameters
+    MAX_PHASES = 16,   // of reductions in one nest
     ROW_ON_CHIP = 16384
 };
-
-const char *const family_name[FAMILY_COUNT] = {[FAMILY_map] = "map",
-                                               [FAMILY_rows] = "rows",
-                                               [FAMILY_columns] = "columns",
-                                               [FAMILY_gemm] = "gemm"};
-
-static struct nest *nest_new(struct fusion *f, enum family family)
-{
-    if (f->n_nests == f->cap_nests) {
-        struct nest **nests = arena_new(f->g, struct nest *, f->cap_nests = 2 * f->cap_nests + 8);
-        if (f->n_nests)
-            memcpy(nests, f->nests, sizeof *nests * (size_t)f->n_nests);
-        f->nests = nests;
-    }
-    struct nest *nest = arena_new(f->g, struct nest, 1);
-    nest->family = family;
-    nest->id = f->n_nests;
-    for (int v = 0; v < VAR_COUNT; v++)
-        nest->variable[v] = index_constant(f->pool, 0);
-    return f->nests[f->n_nests++] = nest;
-}
-
-static const struct index *variable(struct fusion *f, struct nest *nest, int v, int64_t extent)
-{
-    static const char *const names[VAR_COUNT] = {"r", "c", "b", "m", "n", "k"};
-    nest->extent[v] = extent;
-    return nest->variable[v] = index_variable(f->pool, v, extent, names[v]);
-}
-
-static void set_shape(struct nest *nest, const struct node *shape)
-{
-    nest->rank = shape->rank;
-    memcpy(nest->dim, shape->dim, sizeof nest->dim);
-}
-
-// Spreads a flat variable over those axes of the nest's shape that are chosen.
-static void spread(struct fusion *f, struct nest *nest, int v, uint32_t axes)
-{
-    int64_t dim[MAX_RANK], extent = 1;
-    const struct index *at[MAX_RANK];
-    int n = 0;
-    for (int d = 0; d < nest->rank; d++)
-        if (axes & 1u << d)
-            extent *= dim[n++] = nest->dim[d];
-    index_coordinates(f->pool, n, dim, variable(f, nest, v, extent), at);
-    for (int d = nest->rank - 1; d >= 0; d--)
-        if (axes & 1u << d)
-            nest->at[d] = at[--n];
-}
-
-static struct nest *map_nest(struct fusion *f, const struct node *shape)
-{
-    struct nest *nest = nest_new(f, FAMILY_map);
-    set_shape(nest, shape);
-    spread(f, nest, VAR_c, ~0u);
-    return nest;
-}
-
-static bool add_heavy(struct fusion *f, struct nest *nest, const struct node *node, int phase,
-                      struct value *in, struct value *in2)
-{
-    if (nest->n_heavy == nest->cap_heavy) {
-        int n = nest->n_heavy, capacity = nest->cap_heavy = 2 * n + 2;
-        const struct node **heavy = arena_new(f->g, const struct node *, capacity);
-        int *phases = arena_new(f->g, int, capacity);
-        struct value **operands = arena_new(f->g, struct value *, 2 * capacity);
-        for (int i = 0; i < n; i++) {
-            heavy[i] = nest->heavy[i], phases[i] = nest->heavy_phase[i];
-            operands[2 * i] = nest->heavy_in[2 * i],
-                         operands[2 * i + 1] = nest->heavy_in[2 * i + 1];
-        }
-        nest->heavy = heavy, nest->heavy_phase = phases, nest->heavy_in = operands;
-    }
-    nest->heavy[nest->n_heavy] = node;
-    nest->heavy_phase[nest->n_heavy] = phase;
-    nest->heavy_in[2 * nest->n_heavy] = in;
-    nest->heavy_in[2 * nest->n_heavy++ + 1] = in2;
-    if (phase >= nest->n_phases)
-        nest->n_phases = phase + 1;
-    f->home[node->id] = nest;
-    f->depth[node->id] = 0;
-    return true;
-}
 
 // The last nest that a node's value comes from, -1 where it depends on arguments alone.
 static int latest(const struct fusion *f, const struct node *node, const int *inline_latest)
@@ -138,6 +57,11 @@ static enum family reduction_family(struct fusion *f, const struct nest *nest,
     return length <= ROW_ON_CHIP || rows >= f->target->n_sms / 2 ? FAMILY_rows : FAMILY_columns;
 }
 
+static bool is_full(const struct nest *nest)
+{
+    return nest->n_values > MAX_VALUES || nest->n_loads > MAX_LOADS;
+}
+
 static bool same_domain(const struct nest *nest, const struct node *reduction)
 {
     const struct node *in = reduction->in[0];
@@ -152,10 +76,11 @@ static bool joins(struct fusion *f, const struct node *reduction, int after)
 {
     for (int i = f->n_nests - 1; i >= 0 && i >= after; i--) {
         struct nest *nest = f->nests[i];
-        if (!same_domain(nest, reduction) || nest->n_values > MAX_VALUES)
+        if (!same_domain(nest, reduction) || is_full(nest))
             continue;
         struct value *operand = lower(f, nest, reduction->in[0], nest->at);
-        if (operand && (nest->family == FAMILY_rows || !operand->phase))
+        bool in_time = operand && operand->phase < (nest->family == FAMILY_rows ? MAX_PHASES : 1);
+        if (in_time)
             return add_heavy(f, nest, reduction, operand->phase, operand, NULL);
     }
     return false;
@@ -163,11 +88,7 @@ static bool joins(struct fusion *f, const struct node *reduction, int after)
 
 static bool open_reduction(struct fusion *f, const struct node *reduction)
 {
-    struct nest *nest = nest_new(f, FAMILY_rows);
-    set_shape(nest, reduction->in[0]);
-    nest->axes = reduction->attr.axes;
-    spread(f, nest, VAR_r, ~nest->axes);
-    spread(f, nest, VAR_c, nest->axes);
+    struct nest *nest = reduction_nest(f, reduction);
     struct value *operand = lower(f, nest, reduction->in[0], nest->at);
     if (!operand)
         return fail(f->g, "fuse: the operand of %s cannot be placed", op_info[reduction->op].name);
@@ -215,26 +136,6 @@ static bool too_dear(struct fusion *f, const struct nest *nest, const struct val
     return recompute > trip;
 }
 
-// The axes of a contraction's output over B (both operands vary), M (rows, and batches of A alone)
-// and N.
-static struct nest *contraction_nest(struct fusion *f, const struct node *node)
-{
-    const struct node *a = node->in[0], *b = node->in[1];
-    struct nest *nest = nest_new(f, FAMILY_gemm);
-    set_shape(nest, node);
-    uint32_t batch = 0, rows = 1u << (node->rank - 2);
-    for (int d = 0; d < node->rank - 2; d++) {
-        int in_b = d - (node->rank - b->rank);
-        bool only_a = in_b < 0 || b->dim[in_b] == 1;
-        *(only_a ? &rows : &batch) |= 1u << d;
-    }
-    spread(f, nest, VAR_b, batch);
-    spread(f, nest, VAR_m, rows);
-    spread(f, nest, VAR_n, 1u << (node->rank - 1));
-    variable(f, nest, VAR_k, a->dim[a->rank - 1]);
-    return nest;
-}
-
 static struct value *operand_value(struct fusion *f, struct nest *nest, const struct node *node,
                                    int which)
 {
@@ -276,20 +177,12 @@ static int depth_in(const struct fusion *f, const struct node *node, const struc
     return depth + 1;
 }
 
-static int64_t domain_numel(const struct nest *nest)
-{
-    int64_t n = 1;
-    for (int d = 0; d < nest->rank; d++)
-        n *= nest->dim[d];
-    return n;
-}
-
 // The node's value at a point of the nest's domain, or at a row of it; NULL where it has none.
 static struct value *value_in(struct fusion *f, struct nest *nest, const struct node *node)
 {
     const struct index *at[MAX_RANK];
     int64_t numel = node_numel(node);
-    if (nest->n_values > MAX_VALUES)
+    if (is_full(nest))
         return NULL;
     if (nest->family != FAMILY_columns && numel == domain_numel(nest)) {
         natural_coordinates(f, nest, node, false, at);
@@ -324,6 +217,41 @@ static void add_store(struct fusion *f, struct nest *nest, const struct node *no
     nest->store_values[nest->n_stores++] = v;
 }
 
+// Different tensors that computing a node in place would read; `seen` holds the last search's mark.
+static int count_loads(const struct fusion *f, const struct node *node, int *seen, int mark)
+{
+    if (seen[node->id] == mark || node->op == OP_constant)
+        return 0;
+    seen[node->id] = mark;
+    if (f->home[node->id] || op_info[node->op].kind == KIND_leaf)
+        return 1;
+    int n = 0;
+    for (int i = 0; i < node->n_in; i++)
+        n += count_loads(f, node->in[i], seen, mark);
+    return n;
+}
+
+// Writes out the inputs of a node that together read more tensors than one nest may.
+static bool bound_loads(struct fusion *f, const struct node *node)
+{
+    int estimate = 0;
+    for (int i = 0; i < node->n_in; i++)
+        estimate += f->home[node->in[i]->id] ? 1 : f->loads[node->in[i]->id];
+    if (estimate > MAX_LOADS) {
+        int *seen = arena_new(f->g, int, f->graph->n_nodes);
+        estimate = 0;
+        for (int i = 0; i < node->n_in; i++)
+            estimate += count_loads(f, node->in[i], seen, 1);
+        for (int i = 0; estimate > MAX_LOADS && i < node->n_in; i++)
+            if (f->loads[node->in[i]->id] > 1 && !f->home[node->in[i]->id] &&
+                !materialise(f, node->in[i]))
+                return false;
+        estimate = estimate > MAX_LOADS ? node->n_in : estimate;
+    }
+    f->loads[node->id] = estimate;
+    return true;
+}
+
 static bool place(struct fusion *f, const struct node *node, int *inline_latest, bool is_output)
 {
     enum op_kind kind = op_info[node->op].kind;
@@ -333,9 +261,12 @@ static bool place(struct fusion *f, const struct node *node, int *inline_latest,
         after = l > after ? l : after;
     }
     inline_latest[node->id] = after;
+    f->loads[node->id] = kind == KIND_leaf && node->op != OP_constant;
     if (kind == KIND_leaf || !node_numel(node))
         return true;
     f->g->at = node->at;
+    if (!bound_loads(f, node))
+        return false;
     if (kind == KIND_contraction)
         return open_contraction(f, node);
     if (kind == KIND_reduction)
@@ -362,8 +293,7 @@ static bool map_outputs(struct fusion *f)
             continue;
         struct nest *nest = NULL;
         for (int n = first; n < f->n_nests && !nest; n++)
-            if (f->nests[n]->n_values < MAX_VALUES &&
-                domain_numel(f->nests[n]) == node_numel(node) && value_in(f, f->nests[n], node))
+            if (domain_numel(f->nests[n]) == node_numel(node) && value_in(f, f->nests[n], node))
                 nest = f->nests[n];
         f->g->at = node->at;
         if (nest)
@@ -418,6 +348,7 @@ struct fusion *fuse(struct gen *g, const struct graph *graph, const struct targe
     *f = (struct fusion){.g = g, .graph = graph, .target = target, .pool = index_pool_new(g)};
     f->home = arena_new(g, struct nest *, graph->n_nodes);
     f->depth = arena_new(g, int, graph->n_nodes);
+    f->loads = arena_new(g, int, graph->n_nodes);
     int *inline_latest = arena_new(g, int, graph->n_nodes);
     bool *is_output = arena_new(g, bool, graph->n_nodes);
     for (int i = 0; i < graph->n_outputs; i++)

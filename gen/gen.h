@@ -254,23 +254,45 @@ extern const struct target targets[];
 extern const int n_targets;
 const struct target *target_find(const char *name); // NULL: unknown
 
+// split.c: graph to what depends on weights alone, computed once (prepare), and the rest (run)
+
+struct parts {
+    struct graph *prepare; // weights in, prepared tensors out; NULL: nothing is worth preparing
+    struct graph *run;     // inputs, the weights it reads itself, then the prepared tensors
+    int n_kept;            // prepared tensors
+    // What each argument of a part is: the declared argument of that number; from the number of
+    // declared ones on: a prepared tensor, in the order of prepare's outputs.
+    int *prepare_from, *run_from;
+};
+struct parts split(struct gen *g, const struct graph *graph, const struct target *target);
+
 // index.c: integer expressions over the variables of a kernel's iteration domain: see index.h
 // fuse.c, schedule.c, emit.c: graph to kernels: see kernel.h
 
 // The narrow waist: all that runtime/ knows of a kernel
 
-enum buffer_kind { BUFFER_input, BUFFER_weight, BUFFER_output, BUFFER_workspace, BUFFER_counter };
+enum buffer_kind {
+    BUFFER_input,
+    BUFFER_weight,
+    BUFFER_output,
+    BUFFER_workspace,
+    BUFFER_counter,
+    BUFFER_prepared // kept from a prepare to the runs after it
+};
+
+enum kernel_part { PART_prepare, PART_run };
 
 struct buffer {
     enum buffer_kind kind;
-    const char *name; // of arguments and outputs
+    const char *name; // of arguments, outputs and what is prepared
     enum dtype dtype;
     int rank;
     int64_t dim[MAX_RANK];
     int64_t bytes;
     int64_t offset; // workspace: from its start, 256-byte aligned, reused by lifetime.
                     // counter: from the start of the plan's counters, which are zero before the
-                    // first run and which every kernel leaves zero
+                    // first run and which every kernel leaves zero.
+                    // prepared: from the start of what is kept, 256-byte aligned
     int argument; // input, weight: position among the program's arguments; output: among its
                   // outputs
 };
@@ -278,6 +300,7 @@ struct buffer {
 struct kernel {
     const char *name;   // of the extern "C" function
     const char *source; // whole: the templates it includes come as in-memory headers
+    enum kernel_part part;
     const char *family, *expression;
     const char *spec; // "vec=4 threads=256 ..."
     int n_args;
@@ -296,9 +319,9 @@ struct program {
     int n_buffers;
     int *arguments, n_arguments; // buffer of each declared input and weight
     int *outputs, n_outputs;     // buffer of each output
-    struct kernel *kernels;
-    int n_kernels;
-    int64_t workspace_bytes, counter_bytes;
+    struct kernel *kernels; // of prepare, then of run
+    int n_kernels, n_prepare; // n_prepare: of them, those of prepare
+    int64_t workspace_bytes, counter_bytes, prepared_bytes;
 };
 
 // eval.c: the reference.  Evaluates a graph on the CPU, node by node, as the program is written.
@@ -340,6 +363,7 @@ struct compile_options {
     int n_sizes;
     int alignment;    // bytes every argument pointer is promised to be aligned to; 0: 16
     bool strict;      // --math strict
+    bool each_run;    // nothing is kept: what is prepared lies in the workspace
     const char *dump; // comma-separated stage names, or NULL
     FILE *dump_to;
 };

@@ -1,10 +1,10 @@
 // index.c: canonical integer expressions over a kernel's variables: see index.h for the form.
 //
 // The rules that keep the form canonical, for floor division by c > 0:
-//   (c*q + r) / c = q + r/c     and (c*q + r) % c = r % c          where r cannot be negative
-//   (g*y + k) / (g*c) = (y + k/g) / c,  (g*y) % (g*c) = g*(y % c)  where g divides every
-//   coefficient (x/a)/b = x/(a*b),  (x % (a*b)) % b = x % b c*(x/c) + x%c = x           which is
-//   what makes reshapes that do nothing disappear
+//   (c*q + r) / c = q + r/c, (c*q + r) % c = r % c      where r cannot be negative
+//   (g*y + r) / (g*c) = y/c, (g*y + r) % (g*c) = g*(y % c) + r      where 0 <= r < g
+//   (x/a) / b = x/(a*b), (x % (a*b)) % b = x % b
+//   c*(x/c) + x%c = x      which is what makes reshapes that do nothing disappear
 // and whatever the ranges decide.
 
 #include "gen/index.h"
@@ -250,19 +250,10 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-static int64_t common_factor(const struct index *x, int64_t with)
-{
-    if (x->kind != INDEX_sum)
-        return 1;
-    for (int i = 0; i < x->n_terms; i++)
-        with = gcd(x->terms[i].coefficient, with);
-    return with;
-}
-
 // x = by * quotient + rest, with every term in the one it belongs to; false where rest could be
 // negative.
-static bool split(struct index_pool *p, const struct index *x, int64_t by,
-                  const struct index **quotient, const struct index **rest)
+static bool parts_of(struct index_pool *p, const struct index *x, int64_t by,
+                     const struct index **quotient, const struct index **rest)
 {
     struct sum q = {0}, r = {0};
     if (x->kind != INDEX_sum) {
@@ -283,17 +274,32 @@ static bool split(struct index_pool *p, const struct index *x, int64_t by,
     return (*rest)->low >= 0;
 }
 
+// by = factor * h and x = factor * quotient + rest with 0 <= rest < factor: a division by `by` is
+// one of the quotient by h.  The largest such factor; 0 where there is none.
+static int64_t factor_of(struct index_pool *p, const struct index *x, int64_t by,
+                         const struct index **quotient, const struct index **rest)
+{
+    int64_t best = 0;
+    for (int i = 0; x->kind == INDEX_sum && i < x->n_terms; i++) {
+        const struct index *q, *r;
+        int64_t factor = gcd(x->terms[i].coefficient, by);
+        if (factor > 1 && factor < by && factor > best && parts_of(p, x, factor, &q, &r) &&
+            r->high < factor) {
+            best = factor;
+            *quotient = q, *rest = r;
+        }
+    }
+    return best;
+}
+
 static const struct index *divided(struct index_pool *p, const struct index *x, int64_t by)
 {
     if (floor_div(x->low, by) == floor_div(x->high, by))
         return index_constant(p, floor_div(x->low, by));
-    int64_t factor = common_factor(x, by);
-    if (factor > 1) {
-        struct sum s = {.constant = floor_div(x->constant, factor)};
-        for (int i = 0; i < x->n_terms; i++)
-            sum_add_atom(p, &s, x->terms[i].atom, x->terms[i].coefficient / factor);
-        return index_div(p, finished(p, &s), by / factor);
-    }
+    const struct index *quotient, *rest;
+    int64_t factor = factor_of(p, x, by, &quotient, &rest);
+    if (factor)
+        return index_div(p, quotient, by / factor);
     if (x->kind == INDEX_div)
         return index_div(p, x->of, x->by * by);
     return interned(p, &(struct index){.kind = INDEX_div,
@@ -310,7 +316,7 @@ const struct index *index_div(struct index_pool *p, const struct index *a, int64
     if (by == 1)
         return a;
     const struct index *quotient, *rest;
-    if (!split(p, a, by, &quotient, &rest))
+    if (!parts_of(p, a, by, &quotient, &rest))
         return divided(p, a, by);
     return index_add(p, quotient, divided(p, rest, by));
 }
@@ -321,16 +327,12 @@ const struct index *index_mod(struct index_pool *p, const struct index *a, int64
     if (by == 1)
         return index_constant(p, 0);
     const struct index *quotient, *rest;
-    const struct index *x = split(p, a, by, &quotient, &rest) ? rest : a;
+    const struct index *x = parts_of(p, a, by, &quotient, &rest) ? rest : a;
     if (x->low >= 0 && floor_div(x->low, by) == floor_div(x->high, by))
         return index_add(p, x, index_constant(p, -by * floor_div(x->low, by)));
-    int64_t factor = common_factor(x, by);
-    if (factor > 1 && x->constant % factor == 0) {
-        struct sum s = {.constant = x->constant / factor};
-        for (int i = 0; i < x->n_terms; i++)
-            sum_add_atom(p, &s, x->terms[i].atom, x->terms[i].coefficient / factor);
-        return index_scale(p, index_mod(p, finished(p, &s), by / factor), factor);
-    }
+    int64_t factor = factor_of(p, x, by, &quotient, &rest);
+    if (factor)
+        return index_add(p, index_scale(p, index_mod(p, quotient, by / factor), factor), rest);
     if (x->kind == INDEX_mod && x->by % by == 0)
         return index_mod(p, x->of, by);
     return interned(

@@ -10,7 +10,7 @@
 #include "gen/index.h"
 
 enum family { FAMILY_map, FAMILY_rows, FAMILY_columns, FAMILY_gemm, FAMILY_COUNT };
-extern const char *const family_name[FAMILY_COUNT];
+extern const char *const family_name[FAMILY_COUNT]; // nest.c
 
 // The variables of a domain.  map: C alone.  rows, columns: R over the kept axes, C over the
 // reduced ones. gemm: B, M, N and K.
@@ -65,7 +65,7 @@ struct nest {
     int n_heavy, cap_heavy, n_phases;
 
     struct value **values;
-    int n_values, cap_values;
+    int n_values, cap_values, n_loads;
     struct value **table; // interned by content, open addressing
     int cap_table;
 
@@ -86,7 +86,19 @@ struct fusion {
     int n_nests, cap_nests;
     struct nest **home; // per node: the nest that computes it, NULL: recomputed where it is used
     int *depth;         // per node: operators that would be recomputed in a row
+    int *loads;         // per node: at least as many as the tensors that recomputing it would read
 };
+
+// nest.c: nests as they are made
+
+struct nest *map_nest(struct fusion *f, const struct node *shape);
+struct nest *reduction_nest(struct fusion *f, const struct node *reduction);
+// Axes of the output over B (both operands vary), M (rows, and batches of A alone) and N.
+struct nest *contraction_nest(struct fusion *f, const struct node *node);
+// in2: B of a contraction.  Always true, so that it can be the last step of what may fail.
+bool add_heavy(struct fusion *f, struct nest *nest, const struct node *node, int phase,
+               struct value *in, struct value *in2);
+int64_t domain_numel(const struct nest *nest);
 
 // lower.c: a node at coordinates to a value of a nest
 

@@ -79,6 +79,7 @@ static struct value *interned(struct gen *g, struct nest *nest, struct value v)
     struct value *copy = arena_new(g, struct value, 1);
     *copy = v;
     copy->id = nest->n_values;
+    nest->n_loads += v.kind == VALUE_load;
     nest->table[at & mask] = nest->values[nest->n_values++] = copy;
     return copy;
 }

@@ -148,10 +148,28 @@ static bool can_follow(struct gen *g, const struct node *a, const struct node *b
            fail(g, "concat: %s and %s differ off axis %d", node_text(g, a), node_text(g, b), axis);
 }
 
+enum { MAX_CONCAT = 64 };
+
+// Very many inputs in two levels, so that no operator has more than a kernel has parameters.
+static struct node *wide_concat(struct gen *g, struct graph *graph, int n, struct node *const *in,
+                                int axis)
+{
+    int n_groups = (n + MAX_CONCAT - 1) / MAX_CONCAT;
+    struct node **groups = arena_new(g, struct node *, n_groups);
+    for (int i = 0; i < n_groups; i++) {
+        int first = i * MAX_CONCAT, count = n - first < MAX_CONCAT ? n - first : MAX_CONCAT;
+        if (!(groups[i] = graph_concat(g, graph, count, in + first, axis)))
+            return NULL;
+    }
+    return graph_concat(g, graph, n_groups, groups, axis);
+}
+
 struct node *graph_concat(struct gen *g, struct graph *graph, int n, struct node *const *in,
                           int axis)
 {
     assert(n > 0);
+    if (n > MAX_CONCAT)
+        return wide_concat(g, graph, n, in, axis);
     struct node *out = in[0] ? node_new(g, OP_concat, in[0]->dtype, n, in) : NULL;
     if (!out)
         return NULL;

@@ -99,6 +99,8 @@ char *build_command(const quern_plan *plan, bool host)
     fprintf(out, " --arch %s", plan->arch);
     if (plan->strict)
         fprintf(out, " --math strict");
+    if (plan->each_run)
+        fprintf(out, " --weights each-run");
     if (plan->alignment)
         fprintf(out, " --alignment %d", plan->alignment);
     fprintf(out, host ? " --device host --random 1" : " --format cubin -o DIR");

@@ -31,6 +31,13 @@ void cuda_unload(struct device *base, quern_plan *plan);
 quern_status cuda_launch(struct device *base, struct loaded *kernel, void **pointers,
                          quern_stream stream);
 
+// order_cuda.c
+quern_status cuda_mark_new(struct device *base, void **mark);
+void cuda_mark_free(struct device *base, void *mark);
+quern_status cuda_captures(struct device *base, quern_stream stream, bool *captured);
+quern_status cuda_mark(struct device *base, void *mark, quern_stream stream);
+quern_status cuda_await(struct device *base, void *mark, quern_stream stream, bool *past);
+
 // time_cuda.c
 quern_status cuda_time(struct device *base, quern_status (*run)(void *state, quern_stream stream),
                        void *state, quern_timing *out);

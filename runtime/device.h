@@ -36,6 +36,14 @@ struct device {
     // Inside: pointers is the kernel's Args.
     quern_status (*launch)(struct device *d, struct loaded *kernel, void **pointers,
                            quern_stream stream);
+    // What one stream waits for on another.  Inside, but for the first two: captures says whether
+    // what is launched on a stream is captured instead of run; mark puts the mark behind all that
+    // was launched on a stream; await puts a stream behind the mark, or finds it already past.
+    quern_status (*mark_new)(struct device *d, void **mark);
+    void (*mark_free)(struct device *d, void *mark);
+    quern_status (*captures)(struct device *d, quern_stream stream, bool *captured);
+    quern_status (*mark)(struct device *d, void *mark, quern_stream stream);
+    quern_status (*await)(struct device *d, void *mark, quern_stream stream, bool *past);
     // Times run(state, stream), which launches on that stream.
     quern_status (*time)(struct device *d, quern_status (*run)(void *state, quern_stream stream),
                          void *state, quern_timing *out);

@@ -215,6 +215,11 @@ quern_status cuda_open(quern *q, struct device **out)
                               .load = cuda_load,
                               .unload = cuda_unload,
                               .launch = cuda_launch,
+                              .mark_new = cuda_mark_new,
+                              .mark_free = cuda_mark_free,
+                              .captures = cuda_captures,
+                              .mark = cuda_mark,
+                              .await = cuda_await,
                               .time = cuda_time,
                               .close = close_device};
     atomic_store(&q->opened->gpu_pid, getpid());

@@ -253,6 +253,45 @@ static quern_status launch(struct device *d, struct loaded *kernel, void **point
     return h ? host_failure(d->q, h, "", message) : QUERN_OK;
 }
 
+// A launch has ended when it returns, so nothing is ever waited for.
+static quern_status mark_new(struct device *d, void **made)
+{
+    (void)d;
+    *made = NULL;
+    return QUERN_OK;
+}
+
+static void mark_free(struct device *d, void *made)
+{
+    (void)d;
+    (void)made;
+}
+
+static quern_status captures(struct device *d, quern_stream stream, bool *captured)
+{
+    (void)d;
+    (void)stream;
+    *captured = false;
+    return QUERN_OK;
+}
+
+static quern_status mark(struct device *d, void *made, quern_stream stream)
+{
+    (void)d;
+    (void)made;
+    (void)stream;
+    return QUERN_OK;
+}
+
+static quern_status await(struct device *d, void *made, quern_stream stream, bool *past)
+{
+    (void)d;
+    (void)made;
+    (void)stream;
+    *past = true;
+    return QUERN_OK;
+}
+
 static quern_status time_runs(struct device *d,
                               quern_status (*run)(void *state, quern_stream stream), void *state,
                               quern_timing *out)
@@ -314,6 +353,11 @@ quern_status host_open(quern *q, struct device **out)
                               .load = load,
                               .unload = unload,
                               .launch = launch,
+                              .mark_new = mark_new,
+                              .mark_free = mark_free,
+                              .captures = captures,
+                              .mark = mark,
+                              .await = await,
                               .time = time_runs,
                               .close = close_device};
     target_of_arch("sm_90a", &d->base.target);

@@ -1,13 +1,12 @@
 // execute.c: a plan and pointers to launches.
 //
 // execute checks pointers and launches, nothing else, so it can be captured in a graph and costs
-// what the launches cost. No part of a plan is computed from weights ahead of a run, so preparing
-// only checks that every weight is bound.
+// what the launches cost.
 
 #include "runtime/runtime.h"
 #include <string.h>
 
-static quern_status check_loaded(const quern_plan *plan, const char *call)
+quern_status check_loaded(const quern_plan *plan, const char *call)
 {
     if (!plan->loadable)
         return report(plan->q, QUERN_USAGE, "%s: the plan of %s is not loaded on a device", call,
@@ -15,14 +14,13 @@ static quern_status check_loaded(const quern_plan *plan, const char *call)
     return QUERN_OK;
 }
 
-static quern_status check_pointer(const quern_plan *plan, const struct argument *a,
-                                  const void *pointer)
+quern_status check_pointer(const quern_plan *plan, const struct argument *a, const void *pointer)
 {
     const char *name = a->buffer->name;
     if (!a->buffer->bytes)
         return QUERN_OK;
     if (!pointer && a->role == QUERN_WEIGHT)
-        return report(plan->q, QUERN_USAGE, "weight `%s` was never bound", name);
+        return report(plan->q, QUERN_USAGE, "weight `%s` is not bound", name);
     if (!pointer)
         return report(plan->q, QUERN_USAGE, "`%s` is null and has %lld bytes", name,
                       (long long)a->buffer->bytes);
@@ -35,9 +33,16 @@ static quern_status check_pointer(const quern_plan *plan, const struct argument 
     return QUERN_OK;
 }
 
-static int buffer_index(const quern_plan *plan, const struct argument *a)
+int buffer_index(const quern_plan *plan, const struct argument *a)
 {
     return (int)(a->buffer - plan->program.buffers);
+}
+
+quern_status check_workspace(const quern_plan *plan)
+{
+    if (plan->program.workspace_bytes && !plan->workspace)
+        return report(plan->q, QUERN_USAGE, "the plan of %s has no workspace", plan->program.name);
+    return QUERN_OK;
 }
 
 // Where everything is, for this run.  The lock is held.
@@ -52,23 +57,33 @@ static quern_status place_arguments(quern_plan *plan, void *const *given)
             return status;
         plan->buffers[b] = pointer;
     }
-    if (plan->program.workspace_bytes && !plan->workspace)
-        return report(plan->q, QUERN_USAGE, "the plan of %s has no workspace", plan->program.name);
-    return QUERN_OK;
+    return check_workspace(plan);
 }
 
-static quern_status launch_all(quern_plan *plan, quern_stream stream)
+quern_status launch_kernels(quern_plan *plan, int first, int end, quern_stream stream)
 {
     struct device *d = plan->device;
-    quern_status status = d->enter(d);
-    if (status)
-        return status;
-    for (int i = 0; i < plan->program.n_kernels && !status; i++) {
+    quern_status status = QUERN_OK;
+    for (int i = first; i < end && !status; i++) {
         const struct kernel *k = &plan->program.kernels[i];
         for (int j = 0; j < k->n_args; j++)
             plan->block[j] = plan->buffers[k->args[j]];
         status = d->launch(d, plan->loaded[i], plan->block, stream);
     }
+    return status;
+}
+
+static quern_status launch_run(quern_plan *plan, quern_stream stream)
+{
+    struct device *d = plan->device;
+    const struct program *p = &plan->program;
+    quern_status status = d->enter(d);
+    if (status)
+        return status;
+    if (plan->keeps)
+        status = launch_prepare(plan, false, stream);
+    if (!status)
+        status = launch_kernels(plan, plan->keeps ? p->n_prepare : 0, p->n_kernels, stream);
     d->leave(d);
     return status;
 }
@@ -88,55 +103,9 @@ quern_status quern_execute(quern_plan *plan, void *const *arguments, int n_argum
     pthread_mutex_lock(&plan->lock);
     status = place_arguments(plan, arguments);
     if (!status)
-        status = launch_all(plan, stream);
+        status = launch_run(plan, stream);
     pthread_mutex_unlock(&plan->lock);
     return status;
-}
-
-static struct argument *find_weight(const quern_plan *plan, const char *name)
-{
-    for (int i = 0; i < plan->n_arguments; i++)
-        if (plan->arguments[i].role == QUERN_WEIGHT &&
-            !strcmp(plan->arguments[i].buffer->name, name))
-            return &plan->arguments[i];
-    return NULL;
-}
-
-quern_status quern_bind(quern_plan *plan, const char *weight, const void *pointer)
-{
-    if (!plan || !weight)
-        return report(plan ? plan->q : NULL, QUERN_USAGE, "quern_bind: a null argument");
-    const struct argument *a = find_weight(plan, weight);
-    if (!a)
-        return report(plan->q, QUERN_USAGE, "quern_bind: %s has no weight `%s`", plan->program.name,
-                      weight);
-    quern_status status = pointer ? check_pointer(plan, a, pointer) : QUERN_OK;
-    if (status)
-        return status;
-    pthread_mutex_lock(&plan->lock);
-    plan->buffers[buffer_index(plan, a)] = (void *)(uintptr_t)pointer;
-    pthread_mutex_unlock(&plan->lock);
-    return QUERN_OK;
-}
-
-quern_status quern_prepare(quern_plan *plan, quern_stream stream)
-{
-    (void)stream;
-    if (!plan)
-        return report(NULL, QUERN_USAGE, "quern_prepare: a null plan");
-    quern_status status = check_loaded(plan, "quern_prepare");
-    pthread_mutex_lock(&plan->lock);
-    for (int i = 0; i < plan->n_arguments && !status; i++)
-        if (plan->arguments[i].role == QUERN_WEIGHT)
-            status = check_pointer(plan, &plan->arguments[i],
-                                   plan->buffers[buffer_index(plan, &plan->arguments[i])]);
-    pthread_mutex_unlock(&plan->lock);
-    return status;
-}
-
-quern_status quern_weights_changed(quern_plan *plan)
-{
-    return plan ? QUERN_OK : report(NULL, QUERN_USAGE, "quern_weights_changed: a null plan");
 }
 
 quern_status quern_use_workspace(quern_plan *plan, void *pointer)

@@ -49,7 +49,7 @@ static json_t *spec_json(const char *spec)
 static json_t *kernel_json(const struct kernel *k)
 {
     return json_pack("{s:o, s:s, s:o, s:o, s:o, s:f, s:f, s:f}", "name", text_or_null(k->name),
-                     "part", "run", "family", text_or_null(k->family), "expression",
+                     "part", part_name(k->part), "family", text_or_null(k->family), "expression",
                      text_or_null(k->expression), "spec", spec_json(k->spec), "bytes", k->bytes,
                      "flops", k->flops, "floor_us", k->floor_us);
 }
@@ -58,10 +58,12 @@ struct totals {
     double bytes, flops, floor_us;
 };
 
-static struct totals totals_of(const struct program *p)
+static struct totals totals_of(const struct program *p, enum kernel_part part)
 {
     struct totals t = {0};
     for (int i = 0; i < p->n_kernels; i++) {
+        if (p->kernels[i].part != part)
+            continue;
         t.bytes += p->kernels[i].bytes;
         t.flops += p->kernels[i].flops;
         t.floor_us += p->kernels[i].floor_us;
@@ -74,6 +76,11 @@ static json_t *totals_json(struct totals t)
     return json_pack("{s:f, s:f, s:f}", "bytes", t.bytes, "flops", t.flops, "floor_us", t.floor_us);
 }
 
+static const char *weights_word(const quern_plan *plan)
+{
+    return plan->each_run ? "each-run" : "prepared";
+}
+
 static char *explain_json(const quern_plan *plan)
 {
     const struct program *p = &plan->program;
@@ -81,10 +88,11 @@ static char *explain_json(const quern_plan *plan)
     for (int i = 0; i < p->n_kernels; i++)
         json_array_append_new(kernels, kernel_json(&p->kernels[i]));
     json_t *root =
-        json_pack("{s:o, s:s, s:[], s:o, s:{s:o, s:o}, s:i, s:I}", "program", text_or_null(p->name),
-                  "arch", plan->arch, "rules", "kernels", kernels, "totals", "prepare",
-                  totals_json((struct totals){0}), "run", totals_json(totals_of(p)),
-                  "prepared_bytes", 0, "workspace_bytes", (json_int_t)p->workspace_bytes);
+        json_pack("{s:o, s:s, s:[], s:s, s:o, s:{s:o, s:o}, s:I, s:I}", "program",
+                  text_or_null(p->name), "arch", plan->arch, "rules", "weights", weights_word(plan),
+                  "kernels", kernels, "totals", "prepare", totals_json(totals_of(p, PART_prepare)),
+                  "run", totals_json(totals_of(p, PART_run)), "prepared_bytes",
+                  (json_int_t)p->prepared_bytes, "workspace_bytes", (json_int_t)p->workspace_bytes);
     char *text = json_dumps(root, JSON_INDENT(2));
     json_decref(root);
     return text;
@@ -107,6 +115,23 @@ static void print_totals(FILE *out, struct totals t)
     fprintf(out, ", at least %.2f us", t.floor_us);
 }
 
+// prepare's share is what each run is spared, or pays where nothing is kept.
+static void print_parts(FILE *out, const quern_plan *plan)
+{
+    const struct program *p = &plan->program;
+    if (p->n_prepare) {
+        fprintf(out, "\nprepare, %s: ", plan->each_run ? "in each run" : "once for all runs");
+        print_totals(out, totals_of(p, PART_prepare));
+        fprintf(out, "; keeps ");
+        print_amount(out, (double)p->prepared_bytes, "B");
+    }
+    fprintf(out, "\n%s: ", p->n_prepare ? "run" : "in all");
+    print_totals(out, totals_of(p, PART_run));
+    fprintf(out, "; workspace ");
+    print_amount(out, (double)p->workspace_bytes, "B");
+    fputc('\n', out);
+}
+
 static char *explain_text(const quern_plan *plan)
 {
     const struct program *p = &plan->program;
@@ -123,7 +148,8 @@ static char *explain_text(const quern_plan *plan)
             p->n_kernels == 1 ? "" : "s");
     for (int i = 0; i < p->n_kernels; i++) {
         const struct kernel *k = &p->kernels[i];
-        fprintf(out, "\n%s  %s\n    %s\n", k->name, k->family, k->expression);
+        fprintf(out, "\n%s  %s%s\n    %s\n", k->name, k->family,
+                k->part == PART_prepare ? ", prepare" : "", k->expression);
         fprintf(out, "    grid %u x %u x %u, block %u x %u x %u", k->grid[0], k->grid[1],
                 k->grid[2], k->block[0], k->block[1], k->block[2]);
         if (k->shared_bytes)
@@ -133,30 +159,24 @@ static char *explain_text(const quern_plan *plan)
         print_totals(out, (struct totals){k->bytes, k->flops, k->floor_us});
         fputc('\n', out);
     }
-    fprintf(out, "\nin all: ");
-    print_totals(out, totals_of(p));
-    fprintf(out, "; workspace ");
-    print_amount(out, (double)p->workspace_bytes, "B");
-    fputc('\n', out);
+    print_parts(out, plan);
     fclose(out);
     return text;
 }
 
-static const char *const buffer_kinds[] = {[BUFFER_input] = "input",
-                                           [BUFFER_weight] = "weight",
-                                           [BUFFER_output] = "output",
-                                           [BUFFER_workspace] = "workspace",
-                                           [BUFFER_counter] = "counter"};
+static const char *const buffer_kinds[] = {
+    [BUFFER_input] = "input",         [BUFFER_weight] = "weight",   [BUFFER_output] = "output",
+    [BUFFER_workspace] = "workspace", [BUFFER_counter] = "counter", [BUFFER_prepared] = "prepared"};
 
 static json_t *buffer_json(const struct buffer *b)
 {
     json_t *o =
         json_pack("{s:s, s:s, s:o, s:I}", "kind", buffer_kinds[b->kind], "dtype",
                   dtype_info[b->dtype].name, "shape", shape_json(b), "bytes", (json_int_t)b->bytes);
-    if (b->kind == BUFFER_workspace || b->kind == BUFFER_counter)
+    if (b->kind == BUFFER_workspace || b->kind == BUFFER_counter || b->kind == BUFFER_prepared)
         json_object_set_new(o, "offset", json_integer(b->offset));
-    else
-        json_object_set_new(o, "name", text_or_null(b->name));
+    if (b->name)
+        json_object_set_new(o, "name", json_string(b->name));
     return o;
 }
 
@@ -199,11 +219,12 @@ static char *plan_json(const quern_plan *plan)
     for (int i = 0; i < p->n_kernels; i++)
         json_array_append_new(kernels, launch_json(&p->kernels[i]));
     json_t *root =
-        json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:o}", "program",
+        json_pack("{s:o, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "program",
                   text_or_null(p->name), "quern", QUERN_VERSION, "arch", plan->arch, "math",
-                  plan->strict ? "strict" : "real", "sizes", sizes, "arguments", arguments,
-                  "buffers", buffers, "workspace_bytes", (json_int_t)p->workspace_bytes,
-                  "counter_bytes", (json_int_t)p->counter_bytes, "kernels", kernels);
+                  plan->strict ? "strict" : "real", "weights", weights_word(plan), "sizes", sizes,
+                  "arguments", arguments, "buffers", buffers, "workspace_bytes",
+                  (json_int_t)p->workspace_bytes, "counter_bytes", (json_int_t)p->counter_bytes,
+                  "prepared_bytes", (json_int_t)p->prepared_bytes, "kernels", kernels);
     char *text = json_dumps(root, JSON_INDENT(2));
     json_decref(root);
     return text;

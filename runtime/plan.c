@@ -36,6 +36,7 @@ static quern_status compile_plan(quern_plan *plan, const quern_size *sizes, int 
                                       .dump = dump,
                                       .alignment = plan->alignment,
                                       .strict = plan->strict,
+                                      .each_run = plan->each_run,
                                       .dump_to = dump_to};
     plan->gen.source = &plan->source->source;
     quern_status status =
@@ -107,6 +108,8 @@ static quern_status load_plan(quern_plan *plan)
 {
     struct device *d = plan->device;
     const struct program *p = &plan->program;
+    plan->keeps = p->n_prepare && !plan->each_run;
+    plan->changed = true;
     quern_status status = d->load(d, plan);
     if (!status && p->counter_bytes) {
         status = d->alloc(d, (size_t)p->counter_bytes, &plan->counters);
@@ -115,6 +118,10 @@ static quern_status load_plan(quern_plan *plan)
     }
     if (!status && p->workspace_bytes)
         status = d->alloc(d, (size_t)p->workspace_bytes, &plan->own_workspace);
+    if (!status && plan->keeps)
+        status = d->mark_new(d, &plan->mark);
+    if (!status && p->prepared_bytes)
+        status = d->alloc(d, (size_t)p->prepared_bytes, &plan->prepared);
     if (!status) {
         plan_set_workspace(plan, plan->own_workspace);
         plan->loadable = true;
@@ -132,6 +139,8 @@ void plan_set_workspace(quern_plan *plan, void *workspace)
             plan->buffers[i] = (char *)workspace + b->offset;
         else if (b->kind == BUFFER_counter && plan->counters)
             plan->buffers[i] = (char *)plan->counters + b->offset;
+        else if (b->kind == BUFFER_prepared && plan->prepared)
+            plan->buffers[i] = (char *)plan->prepared + b->offset;
     }
 }
 
@@ -188,6 +197,7 @@ quern_status quern_plan_program(quern *q, const quern_program *program, const qu
     made->q = q;
     made->source = program;
     made->strict = options->strict != 0;
+    made->each_run = options->each_run != 0;
     made->alignment = options->alignment;
     program_retain(program);
     status = make_plan(made, sizes, n_sizes, options);
@@ -206,6 +216,8 @@ void quern_destroy_plan(quern_plan *plan)
     if (d && plan->loaded)
         d->unload(d, plan);
     if (d && !forked(plan->q)) {
+        d->mark_free(d, plan->mark);
+        d->release(d, plan->prepared);
         d->release(d, plan->own_workspace);
         d->release(d, plan->counters);
     }
@@ -245,6 +257,11 @@ quern_status quern_plan_argument(const quern_plan *plan, int i, quern_argument *
     return QUERN_OK;
 }
 
+const char *part_name(enum kernel_part part)
+{
+    return part == PART_prepare ? "prepare" : "run";
+}
+
 int quern_plan_n_kernels(const quern_plan *plan)
 {
     return plan ? plan->program.n_kernels : 0;
@@ -257,6 +274,7 @@ quern_status quern_plan_kernel(const quern_plan *plan, int i, quern_kernel *out)
                       "quern_plan_kernel: there is no kernel %d", i);
     const struct kernel *k = &plan->program.kernels[i];
     *out = (quern_kernel){.name = k->name,
+                          .part = part_name(k->part),
                           .family = k->family,
                           .expression = k->expression,
                           .spec = k->spec,
@@ -270,6 +288,11 @@ quern_status quern_plan_kernel(const quern_plan *plan, int i, quern_kernel *out)
     memcpy(out->grid, k->grid, sizeof out->grid);
     memcpy(out->block, k->block, sizeof out->block);
     return QUERN_OK;
+}
+
+int64_t quern_plan_prepared_bytes(const quern_plan *plan)
+{
+    return plan ? plan->program.prepared_bytes : 0;
 }
 
 const char *quern_plan_arch(const quern_plan *plan)

@@ -128,6 +128,7 @@ typedef struct {
     const char *arch; /* "sm_90a"; NULL: the device's, or sm_90a where there is no GPU */
     int alignment;    /* bytes that pointers will be aligned to, a power of two to 256; 0: 16 */
     int strict;       /* nonzero: --math strict */
+    int each_run;     /* nonzero: --weights each-run: nothing is kept, every execute prepares */
     int no_load;      /* nonzero: source only, nothing is loaded and nothing can be executed */
     const char *dump; /* stages to show through the log, "graph,fuse"; may be NULL */
 } quern_plan_options;
@@ -153,7 +154,7 @@ QUERN_API int quern_plan_n_arguments(const quern_plan *plan);
 QUERN_API quern_status quern_plan_argument(const quern_plan *plan, int i, quern_argument *out);
 
 typedef struct {
-    const char *name, *family, *expression, *spec, *source;
+    const char *name, *part, *family, *expression, *spec, *source; /* part: "prepare" or "run" */
     unsigned grid[3], block[3], shared_bytes;
     int cooperative, alignment;
     /* What it must move and do at least, and the time that takes on the target. */
@@ -168,6 +169,9 @@ QUERN_API quern_status quern_plan_cubin(quern_plan *plan, int i, const void **by
                                         size_t *n_bytes, int *hit);
 QUERN_API const char *quern_plan_arch(const quern_plan *plan);
 QUERN_API int64_t quern_plan_workspace_bytes(const quern_plan *plan);
+/* Device memory for what is computed from weights alone and kept; 0 where nothing is gained by it,
+ * and with each_run. */
+QUERN_API int64_t quern_plan_prepared_bytes(const quern_plan *plan);
 /* The plan as JSON: arch, sizes, arguments, buffers, workspace, kernels with their parameters.
  * Lives as long as it. */
 QUERN_API const char *quern_plan_json(quern_plan *plan);
@@ -176,7 +180,26 @@ QUERN_API const char *quern_plan_explain(quern_plan *plan, int json);
 
 /* ---- execute ---- */
 
-/* NULL unbinds. */
+/* What depends on weights alone is computed once, into memory that the plan owns, and kept.
+ *
+ *  - quern_bind says where a weight is; NULL unbinds it.  Executing or preparing with a weight that
+ *    was never bound, or is no longer, is an error.  Weights stay the caller's, and have to stay
+ *    there: kernels may read them in every run.
+ *  - quern_prepare computes what is kept, on the stream, whether it was computed before or not.  It
+ *    need not be called: quern_execute does it where a weight was bound since, or
+ *    quern_weights_changed was called, on its own stream, before its own kernels.
+ *  - quern_weights_changed has to be called after a weight was overwritten in place: that cannot be
+ *    seen from here.  Until then a run mixes what was kept of the old values with what it reads
+ *    itself of the new ones.
+ *  - An execute on another stream than the quern_prepare before it waits for it, on the device.
+ *    Apart from that, preparing is running the plan: on one stream at a time, so not while a run on
+ *    another stream still reads what is kept.
+ *  - Captured in a graph, an execute after a change holds the kernels that prepare, and each replay
+ *    prepares again.  It does not count as prepared: the next execute, captured or not, prepares for
+ *    itself.  One that is captured with everything prepared holds no such kernels: after a change,
+ *    call quern_prepare outside, and launch the graph after it.  A captured quern_prepare is
+ *    replayed likewise and does not count either.
+ */
 QUERN_API quern_status quern_bind(quern_plan *plan, const char *weight, const void *pointer);
 QUERN_API quern_status quern_prepare(quern_plan *plan, quern_stream stream);
 QUERN_API quern_status quern_weights_changed(quern_plan *plan);
@@ -229,8 +252,8 @@ typedef struct {
     int replays;
 } quern_timing;
 
-/* Times execute by CUDA-graph replays (host device: wall clock of a few calls).  arguments as for
- * quern_execute. */
+/* Times execute, with everything prepared, by CUDA-graph replays (host device: wall clock of a few
+ * calls).  arguments as for quern_execute. */
 QUERN_API quern_status quern_time(quern_plan *plan, void *const *arguments, int n_arguments,
                                   quern_timing *out);
 

@@ -91,7 +91,7 @@ struct quern_plan {
     char arch[32];
     struct target target; // own copy, the device's figures in it
     struct nvrtc_options options;
-    bool strict, loadable;
+    bool strict, each_run, loadable;
     int alignment;
     struct argument *arguments; // inputs and weights in declared order, then outputs
     int n_arguments, n_given;   // of them; those that execute is given
@@ -100,6 +100,10 @@ struct quern_plan {
     struct loaded **loaded;     // one a kernel, the device's
     void *module;               // what the device keeps besides
     void *workspace, *own_workspace, *counters;
+    bool keeps;          // what depends on weights alone is computed once, and kept
+    bool changed;        // a weight, since that was computed
+    bool preparing;      // it may still be under way, on a stream that has `mark` behind it
+    void *prepared, *mark;
     void **buffers; // where each buffer of the program is; inputs and outputs change with each run,
                     // weights stay bound
     void **block;   // room for the Args of the widest kernel
@@ -112,9 +116,25 @@ quern_status settle_arch(quern_plan *plan, const char *name, bool no_load);
 quern_status plan_code(quern_plan *plan, int i, struct code **out); // the lock is held
 void plan_drop_code(quern_plan *plan, int i); // and its entry: it does not load
 void plan_set_workspace(quern_plan *plan, void *workspace);
+const char *part_name(enum kernel_part part);
 char *build_command(const quern_plan *plan, bool host); // that fills the cache, the caller's
 
-// execute.c, check.c, time.c: quern.h
+// execute.c: pointers to launches
+
+quern_status check_loaded(const quern_plan *plan, const char *call);
+quern_status check_pointer(const quern_plan *plan, const struct argument *a, const void *pointer);
+quern_status check_workspace(const quern_plan *plan);
+int buffer_index(const quern_plan *plan, const struct argument *a);
+// The plan's kernels from `first` to before `end`; between the device's enter and leave.
+quern_status launch_kernels(quern_plan *plan, int first, int end, quern_stream stream);
+
+// weights.c: weights to what is kept of them
+
+// Puts the stream behind what is being prepared, and prepares where that is needed.  Between enter
+// and leave, with the lock held.
+quern_status launch_prepare(quern_plan *plan, bool even_unchanged, quern_stream stream);
+
+// check.c, time.c: quern.h
 
 void timing_of(double *us, int n, quern_timing *out); // sorts us
 

@@ -154,6 +154,14 @@ __device__ inline void clear(Accumulators &acc)
 using Run = Vec<Acc, Tile::run_n>;
 constexpr int group_sums = Tile::runs * Tile::threads; // in runs
 
+// The sums of a group, thread by thread, then those of the next.
+__device__ inline Run *own_sums(Acc *shared, int thread)
+{
+    int group = Spec::split == 1 ? 0 : thread / Tile::threads;
+    return reinterpret_cast<Run *>(shared + Tile::sums_at) + group * (group_sums - Tile::threads) +
+           thread;
+}
+
 // A thread's runs of the sums are Tile::threads runs apart: neighbours touch neighbouring banks.
 __device__ inline void clear_sums(Run *sums)
 {
@@ -231,52 +239,57 @@ __device__ inline void finish_sums(const Args &args, Corner c, int group, const 
     }
 }
 
+__device__ __forceinline__ Acc *at(Acc *shared, int bytes)
+{
+    return reinterpret_cast<Acc *>(reinterpret_cast<char *>(shared) + bytes);
+}
+
 // The k loop of one tile; p.group's share of it
-__device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shared, Run *sums,
+__device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shared,
                                   Accumulators &acc)
 {
-    Acc *buffer = shared + p.group * (2 * Tile::buffer);
-    sums += p.group * group_sums + p.thread;
     if constexpr (Tile::promotes)
-        clear_sums(sums);
+        clear_sums(own_sums(shared, threadIdx.x));
 
     Stage<OperandA> a;
     Stage<OperandB> b;
     Spot spot_a = a.spot(p.thread), spot_b = b.spot(p.thread);
-    index_t m = c.m + spot_a.x, n = c.n + spot_b.x, k = p.group * Spec::block_k;
-    // Places in shared memory, in elements from the start of the group's buffers.
-    constexpr int b_at = Spec::block_k * Tile::stride_a; // where B's tile begins in a buffer
-    int read_a = p.m, read_b = b_at + p.n;
-    int write_a = spot_a.k * Tile::stride_a + spot_a.x,
-        write_b = b_at + spot_b.k * Tile::stride_b + spot_b.x;
-    int other = Tile::buffer; // from the buffer that is read to the other
-    a.load(args, c.b, m, k + spot_a.k, p.thread);
-    b.load(args, c.b, n, k + spot_b.k, p.thread);
-    a.store(args, c.b, m, k + spot_a.k, p.thread, buffer + write_a);
-    b.store(args, c.b, n, k + spot_b.k, p.thread, buffer + write_b);
+    index_t m = c.m + spot_a.x, n = c.n + spot_b.x;
+    index_t k_a = p.group * Spec::block_k + spot_a.k, k_b = p.group * Spec::block_k + spot_b.k;
+    // Places in shared memory, in bytes.
+    constexpr int size = sizeof(Acc);
+    int group_a = p.group * (2 * Tile::buffer), group_b = group_a + Spec::block_k * Tile::stride_a;
+    int read_a = (group_a + p.m) * size, read_b = (group_b + p.n) * size;
+    int write_a = (group_a + spot_a.k * Tile::stride_a + spot_a.x) * size;
+    int write_b = (group_b + spot_b.k * Tile::stride_b + spot_b.x) * size;
+    int other = Tile::buffer * size; // from the buffer that is read to the other
+    a.load(args, c.b, m, k_a, p.thread);
+    b.load(args, c.b, n, k_b, p.thread);
+    a.store(args, c.b, m, k_a, p.thread, at(shared, write_a));
+    b.store(args, c.b, n, k_b, p.thread, at(shared, write_b));
     group_barrier();
 
     int until_promotion = Spec::promote_k / Spec::block_k;
+    constexpr index_t end = Tile::steps * Tile::k_step;
 #pragma unroll 1
-    for (index_t step = 1; step <= (index_t)Tile::steps; step++) {
-        bool more = step < (index_t)Tile::steps;
-        k += Tile::k_step;
+    for (index_t k = Tile::k_step; k <= end; k += Tile::k_step) {
+        bool more = k < end;
         if (more) {
-            a.load(args, c.b, m, k + spot_a.k, p.thread);
-            b.load(args, c.b, n, k + spot_b.k, p.thread);
+            a.load(args, c.b, m, k_a + k, p.thread);
+            b.load(args, c.b, n, k_b + k, p.thread);
         }
-        multiply(buffer + read_a, buffer + read_b, acc);
+        multiply(at(shared, read_a), at(shared, read_b), acc);
         if constexpr (Tile::promotes)
             if (--until_promotion == 0) {
-                move_to_sums<true>(acc, sums);
+                move_to_sums<true>(acc, own_sums(shared, fresh_thread_index()));
                 until_promotion = Spec::promote_k / Spec::block_k;
             }
         read_a += other, read_b += other;
         write_a += other, write_b += other;
         other = -other;
         if (more) {
-            a.store(args, c.b, m, k + spot_a.k, p.thread, buffer + write_a);
-            b.store(args, c.b, n, k + spot_b.k, p.thread, buffer + write_b);
+            a.store(args, c.b, m, k_a + k, p.thread, at(shared, write_a));
+            b.store(args, c.b, n, k_b + k, p.thread, at(shared, write_b));
             group_barrier(); // the next tile is whole, and the buffer after it is read no more
         }
     }
@@ -285,24 +298,23 @@ __device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shar
 __device__ inline void contract(const Args &args, index_t tile)
 {
     Acc *shared = reinterpret_cast<Acc *>(dynamic_shared());
-    Run *sums = reinterpret_cast<Run *>(shared + Tile::sums_at);
     Accumulators acc;
     clear(acc);
     if constexpr (Tile::steps > 0)
-        accumulate(args, tile_place(tile), thread_place(threadIdx.x), shared, sums, acc);
+        accumulate(args, tile_place(tile), thread_place(threadIdx.x), shared, acc);
 
     // Worked out anew, so that the loop's registers are for the loop.
-    Place p = thread_place(fresh_thread_index());
+    int thread = fresh_thread_index();
+    Place p = thread_place(thread);
     Corner c = tile_place(Tile::tiles > Spec::blocks ? tile : (index_t)fresh_block_index());
-    sums += p.thread;
     c.m += p.m, c.n += p.n;
     if constexpr (Tile::has_sums) {
         if constexpr (!Tile::promotes)
             __syncthreads(); // the sums lie where the buffers were
-        move_to_sums<Tile::promotes>(acc, sums + p.group * group_sums);
+        move_to_sums<Tile::promotes>(acc, own_sums(shared, thread));
         if constexpr (Spec::split > 1)
             __syncthreads(); // every group's sums are there
-        finish_sums(args, c, p.group, sums);
+        finish_sums(args, c, p.group, own_sums(shared, p.thread));
     } else {
         finish(args, c, acc);
     }

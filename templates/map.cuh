@@ -23,10 +23,11 @@ extern "C" __global__ void __launch_bounds__(Spec::threads)
                 store_elements(args, (first + u * Spec::threads) * Spec::vec, e[u]);
     }
     if constexpr (Spec::n % Spec::vec != 0) {
-        if (blockIdx.x == gridDim.x - 1 && threadIdx.x < Spec::n % Spec::vec) {
+        const index_t c = n_vectors * Spec::vec + threadIdx.x;
+        if (blockIdx.x == gridDim.x - 1 && c < Spec::n) {
             Elements<1> e;
-            load_elements(args, n_vectors * Spec::vec + threadIdx.x, e);
-            store_elements(args, n_vectors * Spec::vec + threadIdx.x, e);
+            load_elements(args, c, e);
+            store_elements(args, c, e);
         }
     }
 }

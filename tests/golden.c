@@ -63,7 +63,7 @@ static char *read_all(const char *path)
 static const char separator[] = "\n----\n";
 
 // Cuts the text after the input's last newline; the output, or NULL where there is none.
-static char *split(char *text)
+static char *output_in(char *text)
 {
     char *at = strstr(text, separator);
     if (!at)
@@ -94,7 +94,7 @@ void golden_check(const char *folder, int i, void (*produce)(const char *input, 
 {
     char path[512];
     case_path(folder, i, path, sizeof path);
-    char *text = read_all(path), *expected = split(text), *got = produced(text, produce);
+    char *text = read_all(path), *expected = output_in(text), *got = produced(text, produce);
     const char *mode = getenv("QUERN_GOLDEN");
     if (mode && !strcmp(mode, "rewrite"))
         rewrite_case(path, text, got);

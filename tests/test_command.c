@@ -45,10 +45,11 @@ static const char *const mistakes[] = {
     "run a.qn --arch , => 2 --arch: expected names such as sm_90a,sm_80",
     "emit a.qn --format c => 2 --format c: expected cubin or source",
     "explain a.qn --arch sm_80,sm_90a => 2 explain takes one --arch, got 2",
-    "explain a.qn --dump graph,fus => 2 --dump fus: expected parse, graph, rewrite, fuse, "
+    "explain a.qn --dump graph,fus => 2 --dump fus: expected parse, graph, rewrite, split, "
+    "fuse, schedule, source or all",
+    "explain a.qn --dump graph, => 2 --dump : expected parse, graph, rewrite, split, fuse, "
     "schedule, source or all",
-    "explain a.qn --dump graph, => 2 --dump : expected parse, graph, rewrite, fuse, schedule, "
-    "source or all",
+    "run a.qn --weights always => 2 --weights always: expected prepared or each-run",
     "doctor now => 2 doctor takes no operand, got now",
     "cache => 2 cache: expected ACTION; see `quern help cache`",
     "cache lst => 2 cache: unknown action lst; did you mean list?",

@@ -64,7 +64,7 @@ START_TEST(a_weight_has_to_be_bound_and_may_change)
         x[i] = (float)(i - 7) / 3;
     ck_assert_int_eq(quern_plan_n_arguments(plan), 4);
     ck_assert_int_eq(quern_execute(plan, pointers, 3, NULL), QUERN_USAGE);
-    expect_message(q, "weight `w` was never bound");
+    expect_message(q, "weight `w` is not bound");
     ck_assert_int_eq(quern_prepare(plan, NULL), QUERN_USAGE);
     ck_assert_int_eq(quern_bind(plan, "x", x), QUERN_USAGE);
     ck_assert_int_eq(quern_bind(plan, "nothing", w), QUERN_USAGE);

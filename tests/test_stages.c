@@ -18,8 +18,7 @@ static void produce(const char *stage, const char *input, FILE *out)
     struct size sizes[MAX_SIZES];
     struct compiled c;
     int n = golden_sizes(&g, &input, sizes, MAX_SIZES);
-    compile_text(&c, input,
-                 &(struct compile_options){.sizes = sizes, .n_sizes = n, .dump = stage});
+    compile_text(&c, input, &(struct compile_options){.sizes = sizes, .n_sizes = n, .dump = stage});
     fputs(c.shown, out);
     compiled_free(&c);
     arena_free(&g.arena);
@@ -125,7 +124,7 @@ END_TEST
 
 START_TEST(every_size_and_tile_size_is_in_spec)
 {
-    static const char *const constants[] = {" B = 8;",   " T = 64;",   " D = 128;",   " N = 128;",
+    static const char *const constants[] = {" B = 8;",    " T = 64;",   " D = 128;",  " N = 128;",
                                             " block_m =", " block_n =", " block_k =", " vec_a ="};
     struct compiled c;
     compile_quant_linear(&c, 128);
@@ -157,14 +156,14 @@ static const struct {
     const char *file;
     struct size sizes[5];
 } examples[] = {
-    {"quant_linear.qn",     {{"B", 8}, {"T", 2048}, {"D", 4096}}                    },
-    {"linear_mean_gelu.qn", {{"B", 2048}, {"I", 8192}, {"O", 8192}}                 },
-    {"softmax.qn",          {{"R", 4096}, {"N", 4096}}                              },
-    {"layer_norm.qn",       {{"R", 4096}, {"N", 4096}}                              },
-    {"rms_norm.qn",         {{"R", 4096}, {"N", 4096}}                              },
-    {"mlp.qn",              {{"B", 512}, {"D", 1024}}                               },
+    {"quant_linear.qn",     {{"B", 8}, {"T", 2048}, {"D", 4096}}                      },
+    {"linear_mean_gelu.qn", {{"B", 2048}, {"I", 8192}, {"O", 8192}}                   },
+    {"softmax.qn",          {{"R", 4096}, {"N", 4096}}                                },
+    {"layer_norm.qn",       {{"R", 4096}, {"N", 4096}}                                },
+    {"rms_norm.qn",         {{"R", 4096}, {"N", 4096}}                                },
+    {"mlp.qn",              {{"B", 512}, {"D", 1024}}                                 },
     {"attention_scores.qn", {{"B", 2}, {"H", 16}, {"T", 2048}, {"S", 2048}, {"D", 64}}},
-    {"column_stats.qn",     {{"R", 100000}, {"N", 1000}}                            },
+    {"column_stats.qn",     {{"R", 100000}, {"N", 1000}}                              },
 };
 
 START_TEST(examples_take_under_10_ms_and_50_mb)

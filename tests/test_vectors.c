@@ -49,7 +49,7 @@ static void add_files(FILE *out, const char *option, const char *prefix, const c
 {
     const char *tensor;
     json_t *shape;
-    json_object_foreach (tensors, tensor, shape)
+    json_object_foreach(tensors, tensor, shape)
         fprintf(out, " %s=%s=%s/%s/%s%s.npy", option, tensor, folder(), name, prefix, tensor);
 }
 
@@ -104,8 +104,8 @@ START_TEST(vectors_are_met)
         fprintf(out, " --out=y=%s", in_folder("y.npy"));
     fclose(out);
     quern(&r, NULL, "run %s --device %s%s",
-          program_of(json_string_value(json_object_get(item, "program"))),
-          device ? device : "host", options);
+          program_of(json_string_value(json_object_get(item, "program"))), device ? device : "host",
+          options);
     ck_assert_msg(r.status == 0, "%s: %s%s", name, r.err, r.out);
     ck_assert_ptr_nonnull(strstr(r.out, "ok against"));
     if (is_exact(name))

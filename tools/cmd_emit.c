@@ -85,8 +85,11 @@ static enum exit_status add_kernel(struct emission *e, quern_plan *plan, int i, 
 static enum exit_status add_arch(struct emission *e, const char *arch)
 {
     const struct options *o = e->session.options;
-    quern_plan_options options = {
-        .arch = arch, .alignment = o->alignment, .strict = o->strict, .no_load = o->source_format};
+    quern_plan_options options = {.arch = arch,
+                                  .alignment = o->alignment,
+                                  .strict = o->strict,
+                                  .each_run = o->each_run,
+                                  .no_load = o->source_format};
     quern_plan *plan;
     enum exit_status status = session_plan(&e->session, o->sizes, o->n_sizes, &options, &plan);
     if (status != STATUS_done)

@@ -15,6 +15,7 @@ static enum exit_status explain(struct session *s)
     quern_plan_options options = {.arch = arch,
                                   .alignment = o->alignment,
                                   .strict = o->strict,
+                                  .each_run = o->each_run,
                                   .no_load = 1,
                                   .dump = o->dump};
     quern_plan *plan;

@@ -70,8 +70,10 @@ static enum exit_status make_plan(struct run *r)
 {
     const struct options *o = r->options;
     bool native = o->n_archs == 0 || !strcmp(o->archs[0], "native");
-    quern_plan_options options = {
-        .arch = native ? NULL : o->archs[0], .alignment = o->alignment, .strict = o->strict};
+    quern_plan_options options = {.arch = native ? NULL : o->archs[0],
+                                  .alignment = o->alignment,
+                                  .strict = o->strict,
+                                  .each_run = o->each_run};
     enum exit_status status = tensors_sizes(&r->session, r->in, &r->sizes, &r->n_sizes);
     if (status != STATUS_done)
         return status;
@@ -84,10 +86,12 @@ static void describe_kernels(const struct run *r)
     for (int i = 0; i < quern_plan_n_kernels(r->plan); i++)
         if (quern_plan_kernel(r->plan, i, &k) == QUERN_OK)
             fprintf(r->people,
-                    "kernel %s: %s, grid %u,%u,%u, block %u,%u,%u, shared %u bytes, %s\n", k.name,
-                    k.family, k.grid[0], k.grid[1], k.grid[2], k.block[0], k.block[1], k.block[2],
-                    k.shared_bytes, k.spec);
-    fprintf(r->people, "workspace %lld bytes\n", (long long)quern_plan_workspace_bytes(r->plan));
+                    "kernel %s: %s, %s, grid %u,%u,%u, block %u,%u,%u, shared %u bytes, %s\n",
+                    k.name, k.part, k.family, k.grid[0], k.grid[1], k.grid[2], k.block[0],
+                    k.block[1], k.block[2], k.shared_bytes, k.spec);
+    fprintf(r->people, "workspace %lld bytes, prepared %lld bytes\n",
+            (long long)quern_plan_workspace_bytes(r->plan),
+            (long long)quern_plan_prepared_bytes(r->plan));
 }
 
 // ---- the run ----

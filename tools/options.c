@@ -159,10 +159,19 @@ static enum exit_status set_math(struct options *o, char *value)
     return STATUS_done;
 }
 
+static enum exit_status set_weights(struct options *o, char *value)
+{
+    int weights = choice(value, (const char *const[]){"prepared", "each-run", NULL});
+    if (weights < 0)
+        return complain(STATUS_usage, "--weights %s: expected prepared or each-run", value);
+    o->each_run = weights == 1;
+    return STATUS_done;
+}
+
 static enum exit_status set_dump(struct options *o, char *value)
 {
-    static const char *const stages[] = {"parse",    "graph",  "rewrite", "fuse",
-                                         "schedule", "source", "all"};
+    static const char *const stages[] = {"parse", "graph",    "rewrite", "split",
+                                         "fuse",  "schedule", "source",  "all"};
     enum { N_STAGES = sizeof stages / sizeof *stages };
     o->dump = value;
     for (const char *at = value; at; at = strchr(at, ',')) {
@@ -174,7 +183,7 @@ static enum exit_status set_dump(struct options *o, char *value)
         if (!known)
             return complain(
                 STATUS_usage,
-                "--dump %.*s: expected parse, graph, rewrite, fuse, schedule, source or all",
+                "--dump %.*s: expected parse, graph, rewrite, split, fuse, schedule, source or all",
                 (int)strcspn(at, ","), at);
     }
     return STATUS_done;
@@ -225,6 +234,7 @@ static const struct option table[] = {
     {"-D",          PLANS,                  set_size,      0             },
     {"--arch",      PLANS,                  set_arch,      0             },
     {"--math",      PLANS,                  set_math,      0             },
+    {"--weights",   PLANS,                  set_weights,   0             },
     {"--alignment", PLANS,                  set_alignment, 0             },
     {"-o",          EMIT,                   set_out_dir,   0             },
     {"--format",    EMIT,                   set_format,    0             },
