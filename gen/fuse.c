@@ -282,23 +282,29 @@ static bool place(struct fusion *f, const struct node *node, int *inline_latest,
     return f->depth[node->id] <= MAX_DEPTH || materialise(f, node);
 }
 
-// Outputs that no nest computes yet: a map over each shape, several outputs in one where nothing
-// forbids it.
-static bool map_outputs(struct fusion *f)
+// A nest that an output of arguments alone can join: one over its shape that reads all it needs
+// anyway, or a map over outputs.
+static struct nest *nest_for_output(struct fusion *f, const struct node *node, int first_map)
 {
-    int first = f->n_nests;
+    for (int n = 0; n < f->n_nests; n++) {
+        struct nest *nest = f->nests[n];
+        int n_loads = nest->n_loads;
+        if (value_in(f, nest, node) && (nest->n_loads == n_loads || n >= first_map))
+            return nest;
+    }
+    return NULL;
+}
+
+static bool place_outputs(struct fusion *f)
+{
+    int first_map = f->n_nests;
     for (int i = 0; i < f->graph->n_outputs; i++) {
         const struct node *node = f->graph->outputs[i].node;
         if (f->home[node->id] || !node_numel(node))
             continue;
-        struct nest *nest = NULL;
-        for (int n = first; n < f->n_nests && !nest; n++)
-            if (domain_numel(f->nests[n]) == node_numel(node) && value_in(f, f->nests[n], node))
-                nest = f->nests[n];
         f->g->at = node->at;
-        if (nest)
-            f->home[node->id] = nest;
-        else if (!materialise(f, node))
+        f->home[node->id] = nest_for_output(f, node, first_map);
+        if (!f->home[node->id] && !materialise(f, node))
             return false;
     }
     return true;
@@ -356,7 +362,7 @@ struct fusion *fuse(struct gen *g, const struct graph *graph, const struct targe
     for (int i = 0; i < graph->n_nodes; i++)
         if (!place(f, graph->nodes[i], inline_latest, is_output[i]))
             return NULL;
-    if (!map_outputs(f))
+    if (!place_outputs(f))
         return NULL;
     request_stores(f);
     return f;

@@ -1,39 +1,40 @@
-// gemm_tiles.c: a contraction's sizes and a target come in; out come tiles for gemm_simt.cuh, fastest first.
+// gemm_tiles.c: a contraction's sizes and a target come in; out come tiles for gemm_simt.cuh,
+// fastest first.
 //
-// A table of shapes of one group of warps, each tried with every number of groups (split) that a block can hold.
-// The cost model counts clocks of the busiest SM: instructions issued, passes through shared memory, bytes from L2,
-// and rounds of load latency, of which the largest decides.
+// A table of shapes of one group of warps, each tried with every number of groups (split) that a
+// block can hold. The cost model counts clocks of the busiest SM: instructions issued, passes
+// through shared memory, bytes from L2, and rounds of load latency, of which the largest decides.
 
 #include "gen/gemm_tiles.h"
 #include "gen/gen.h"
 
-// registers: the bound under which the shape compiles without spills for every architecture and layout, with 16-byte
-// vectors of elements as wide as accumulators, for 4-byte and for 8-byte ones; 0: too many for that type
+// registers: the bound under which the shape compiles without spills for every architecture and
+// layout, with 16-byte vectors of elements as wide as accumulators, for 4-byte and for 8-byte ones;
+// 0: too many for that type
 struct shape {
     int block_m, block_n, block_k, thread_m, thread_n, lanes_n;
     int registers[2];
 };
 
 static const struct shape shapes[] = {
-    /* block m    n   k  thread m  n lanes_n  registers */
-    {128, 128,  8, 8, 8,  8, {128,   0}},
-    { 64, 128,  8, 8, 8,  8, {136,   0}},
-    {128,  64,  8, 8, 8,  8, {136,   0}},
-    { 64,  64,  8, 8, 8,  8, {144,   0}},
-    { 64,  64,  8, 8, 4,  8, { 96, 152}},
-    { 32,  64,  8, 8, 8,  8, {152,   0}},
-    { 32,  32,  8, 8, 4,  8, { 96, 176}},
-    { 32,  32, 16, 4, 4,  8, { 80, 152}},
-    { 16,  64,  8, 4, 8,  8, {104, 200}},
-    { 64,  16,  8, 8, 4,  4, {112, 200}},
-    { 16,  32, 16, 4, 4,  8, { 96, 160}},
-    { 32,  16, 16, 4, 4,  4, { 96, 160}},
-    {  8,  32, 16, 8, 1, 32, { 96, 168}},
-    { 32,   8, 16, 1, 8,  1, { 96, 168}},
-    {  4,  32, 16, 4, 1, 32, { 96, 128}},
-    { 32,   4, 16, 1, 4,  1, { 96, 128}},
-    {  1,  32, 32, 1, 1, 32, { 80, 128}},
-    { 32,   1, 32, 1, 1,  1, { 80, 128}},
+    {128, 128, 8,  8, 8, 8,  {128, 0}  },
+    {64,  128, 8,  8, 8, 8,  {136, 0}  },
+    {128, 64,  8,  8, 8, 8,  {136, 0}  },
+    {64,  64,  8,  8, 8, 8,  {144, 0}  },
+    {64,  64,  8,  8, 4, 8,  {96, 152} },
+    {32,  64,  8,  8, 8, 8,  {152, 0}  },
+    {32,  32,  8,  8, 4, 8,  {96, 176} },
+    {32,  32,  16, 4, 4, 8,  {80, 152} },
+    {16,  64,  8,  4, 8, 8,  {104, 200}},
+    {64,  16,  8,  8, 4, 4,  {112, 200}},
+    {16,  32,  16, 4, 4, 8,  {96, 160} },
+    {32,  16,  16, 4, 4, 4,  {96, 160} },
+    {8,   32,  16, 8, 1, 32, {96, 168} },
+    {32,  8,   16, 1, 8, 1,  {96, 168} },
+    {4,   32,  16, 4, 1, 32, {96, 128} },
+    {32,  4,   16, 1, 4, 1,  {96, 128} },
+    {1,   32,  32, 1, 1, 32, {80, 128} },
+    {32,  1,   32, 1, 1, 1,  {80, 128} },
 };
 
 enum {
@@ -41,7 +42,7 @@ enum {
     MAX_REGISTERS = 255,
     LOAD_REGISTERS = 3,    // of one more load in flight: its value and bounds
     TURING_REGISTERS = 24, // that sm_75 needs more: it has no uniform registers to spare
-    PROMOTE_K = 256, // one chain of 256 additions is as accurate as cuBLAS's f32, and no sum grows far beyond it
+    PROMOTE_K = 256,       // a chain of 256 additions is about as accurate as cuBLAS's f32 sums
     MAX_BLOCKS = 0x7fffffff,
     RESERVED_SHARED = 1024, // that the system takes of every block
     MAX_RESIDENT = 16,      // blocks that every architecture can hold on an SM
@@ -90,7 +91,8 @@ static int resident_blocks(const struct target *t, const struct gemm_tile *tile)
 {
     int by_shared = t->shared_per_sm / (tile->shared_bytes + RESERVED_SHARED);
     int by_threads = t->threads_per_sm / tile->threads;
-    int blocks = min_int(min_int(tile->blocks_per_sm, MAX_RESIDENT), min_int(by_shared, by_threads));
+    int blocks =
+        min_int(min_int(tile->blocks_per_sm, MAX_RESIDENT), min_int(by_shared, by_threads));
     return blocks < 1 ? 1 : blocks;
 }
 
@@ -111,10 +113,12 @@ static double issue_clocks(const struct gemm_tile *tile, const struct gemm_probl
     double moved_a = (double)tile->block_m / threads, moved_b = (double)tile->block_n / threads;
     double writes = moved_a * (p->a_along_k ? 1 : 0.25) + moved_b * (p->b_along_k ? 1 : 0.25);
     double loads = 2 * (moved_a + moved_b); // and their addresses and bounds
-    return tile->thread_m * tile->thread_n * (p->acc_bytes / 4) + reads + writes + loads + 25.0 / tile->block_k;
+    return tile->thread_m * tile->thread_n * (p->acc_bytes / 4) + reads + writes + loads +
+           25.0 / tile->block_k;
 }
 
-static double predicted_clocks(const struct target *t, const struct gemm_tile *tile, const struct gemm_problem *p)
+static double predicted_clocks(const struct target *t, const struct gemm_tile *tile,
+                               const struct gemm_problem *p)
 {
     const double latency = 700, start = 1500, l2_bytes_per_clock = 40;
     int run = 16 / p->acc_bytes, resident = resident_blocks(t, tile);
@@ -128,8 +132,11 @@ static double predicted_clocks(const struct target *t, const struct gemm_tile *t
     double reads = (double)ceil_div(tile->thread_m, run) + (double)ceil_div(tile->thread_n, run);
     double shared = per_sm * steps * warps * 2 * reads;
     double bytes = per_sm * steps * tile->split * (tile->block_m + tile->block_n) * p->acc_bytes;
-    double sums = tile->split > 1 ? per_sm * tile->split * tile->block_m * tile->block_n * p->acc_bytes / 64 : 0;
-    double busy = larger(larger(issue, shared), larger(bytes / l2_bytes_per_clock, waves * rounds * latency));
+    double sums = tile->split > 1
+                      ? per_sm * tile->split * tile->block_m * tile->block_n * p->acc_bytes / 64
+                      : 0;
+    double busy =
+        larger(larger(issue, shared), larger(bytes / l2_bytes_per_clock, waves * rounds * latency));
     return busy + waves * (start + 4 * tile->thread_m * tile->thread_n) + sums;
 }
 
@@ -149,23 +156,31 @@ static void choose_vectors(const struct gemm_problem *p, struct gemm_tile *tile)
     tile->vec_c = min_int(min_int(p->vec_c, run), tile->thread_n);
 }
 
-static int register_bound(const struct target *t, const struct gemm_problem *p, const struct shape *s,
-                          const struct gemm_tile *tile)
+static int register_bound(const struct target *t, const struct gemm_problem *p,
+                          const struct shape *s, const struct gemm_tile *tile)
 {
     int run = 16 / p->acc_bytes;
     int whole_a = min_int(run, p->a_along_k ? tile->block_k : tile->block_m);
     int whole_b = min_int(run, p->b_along_k ? tile->block_k : tile->block_n);
-    int more_loads = load_rounds(tile, tile->vec_a, tile->vec_b) - load_rounds(tile, whole_a, whole_b);
-    int registers = s->registers[p->acc_bytes / 8] + p->extra_registers + LOAD_REGISTERS * more_loads;
+    int more_loads =
+        load_rounds(tile, tile->vec_a, tile->vec_b) - load_rounds(tile, whole_a, whole_b);
+    int registers =
+        s->registers[p->acc_bytes / 8] + p->extra_registers + LOAD_REGISTERS * more_loads;
     return min_int(MAX_REGISTERS, t->sm < 80 ? registers + TURING_REGISTERS : registers);
 }
 
-static bool make_tile(const struct target *t, const struct gemm_problem *p, const struct shape *s, int split,
-                      struct gemm_tile *tile)
+static bool make_tile(const struct target *t, const struct gemm_problem *p, const struct shape *s,
+                      int split, struct gemm_tile *tile)
 {
     *tile = (struct gemm_tile){
-        .block_m = s->block_m, .block_n = s->block_n, .block_k = s->block_k, .thread_m = s->thread_m,
-        .thread_n = s->thread_n, .lanes_n = s->lanes_n, .split = split, .threads = group_threads(s) * split,
+        .block_m = s->block_m,
+        .block_n = s->block_n,
+        .block_k = s->block_k,
+        .thread_m = s->thread_m,
+        .thread_n = s->thread_n,
+        .lanes_n = s->lanes_n,
+        .split = split,
+        .threads = group_threads(s) * split,
     };
     if (!s->registers[p->acc_bytes / 8] || tile->threads > MAX_THREADS)
         return false;
@@ -200,7 +215,8 @@ static int insert(struct gemm_tile *tiles, int n, int max, const struct gemm_til
     return n;
 }
 
-int gemm_simt_tiles(const struct target *t, const struct gemm_problem *p, struct gemm_tile *tiles, int max)
+int gemm_simt_tiles(const struct target *t, const struct gemm_problem *p, struct gemm_tile *tiles,
+                    int max)
 {
     int n = 0;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)

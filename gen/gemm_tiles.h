@@ -1,4 +1,4 @@
-// gemm_tiles.h: how templates/gemm_simt.cuh cuts a contraction into tiles, chosen from sizes and a target
+// gemm_tiles.h: how templates/gemm_simt.cuh cuts a contraction, chosen from sizes and a target
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,14 +9,15 @@ struct gemm_problem {
     int64_t batch, m, n, k;
     int acc_bytes;             // of Acc: 4 or 8
     bool floating;             // sums round, so that long ones are promoted
-    bool a_along_k, b_along_k; // as in gemm_simt.def
-    // The widest vectors that alignment, extents and element types allow: powers of two that divide k or m, k or n,
-    // and n.
+    bool a_along_k, b_along_k; // as in specs.def
+    // The widest vectors that alignment, extents and element types allow: powers of two that divide
+    // k or m, k or n, and n.
     int vec_a, vec_b, vec_c;
-    int extra_registers;       // that prologue and epilogue hold in a thread beyond plain loads and a bias
+    int extra_registers; // that the prologue holds in a thread beyond plain loads of one vector
+                         // each
 };
 
-// The fields of gemm_simt.def that do not come from the problem, under the same names.
+// The fields of specs.def that do not come from the problem, under the same names.
 struct gemm_tile {
     int block_m, block_n, block_k, thread_m, thread_n, lanes_n, split, promote_k, raster;
     int threads, blocks_per_sm, shared_bytes, vec_a, vec_b, vec_c;
@@ -24,6 +25,8 @@ struct gemm_tile {
     double clocks;  // predicted for the busiest SM
 };
 
-// The tiles that the target can run, fastest first by the cost model, at most `max`.  There is always one.
-int gemm_simt_tiles(const struct target *t, const struct gemm_problem *p, struct gemm_tile *tiles, int max);
+// The tiles that the target can run, fastest first by the cost model, at most `max`.  There is
+// always one.
+int gemm_simt_tiles(const struct target *t, const struct gemm_problem *p, struct gemm_tile *tiles,
+                    int max);
 struct gemm_tile gemm_simt_tile(const struct target *t, const struct gemm_problem *p);

@@ -6,9 +6,10 @@
 //
 //     a reduction or contraction: always;
 //     an elementwise value: where it reads an eighth more bytes than it writes (two weights become
-//         one), or where run would compute it more than once an element, for each tile of a
-//         contraction or each row it is broadcast to, and that arithmetic takes longer than
-//         reading what it writes instead of what it reads;
+//         one); where what it is made of would be kept for it, and is as large; where run would
+//         compute it more than once an element, for each row it is broadcast to, and it writes no
+//         more than it reads; or for each tile of a contraction, and that arithmetic takes longer
+//         than two trips through memory;
 //     a movement: never.  A load does it for nothing, so what is kept is what lies below it.
 //
 // Where a value is not kept, the same is asked of its operands.
@@ -29,6 +30,7 @@ struct splitter {
     bool *kept;       // per node: prepare gives it to run
     bool *in_prepare; // per node
     double *computed; // per node: how many elements run computes of it, again and again counted
+    bool *in_tiles;   // per node: as a contraction's operand
     double *reached;  // scratch of cost_of: elements of each node that are needed
 };
 
@@ -53,7 +55,8 @@ static void find_weight_only(struct splitter *s)
 }
 
 struct cost {
-    double bytes_read, operations; // operations: for one element
+    double bytes_read, bytes_reduced; // bytes_reduced: of them, those of reductions, contractions
+    double operations;                // for one element
 };
 
 // Of an elementwise value and everything down to weights and to what is kept for certain.
@@ -71,8 +74,11 @@ static struct cost cost_of(struct splitter *s, const struct node *value)
             continue;
         pending--;
         reached[i] = 0;
-        if (n->op == OP_weight || kind == KIND_reduction || kind == KIND_contraction) {
-            cost.bytes_read += elements * dtype_info[n->dtype].bytes;
+        bool reduced = kind == KIND_reduction || kind == KIND_contraction;
+        if (reduced || n->op == OP_weight) {
+            double bytes = elements * dtype_info[n->dtype].bytes;
+            cost.bytes_read += bytes;
+            cost.bytes_reduced += reduced ? bytes : 0;
             continue;
         }
         if (kind == KIND_elementwise)
@@ -103,9 +109,12 @@ static bool is_worth_keeping(struct splitter *s, const struct node *n)
     }
     struct cost cost = cost_of(s, n);
     double written = elements * dtype_info[n->dtype].bytes;
+    if (cost.bytes_read >= 1.125 * written || cost.bytes_reduced >= written)
+        return true;
     double again = cost.operations * (s->computed[n->id] - elements) / s->target->f32_flops;
-    double trip = (written - cost.bytes_read) / s->target->bytes_per_second;
-    return cost.bytes_read >= 1.125 * written || (again > 0 && again > trip);
+    if (written <= cost.bytes_read)
+        return again > 0;
+    return s->in_tiles[n->id] && again > 2 * written / s->target->bytes_per_second;
 }
 
 // How many elements of operand `which` a contraction computes where the operand is fused into it.
@@ -135,6 +144,12 @@ static double computed_for(const struct splitter *s, const struct node *user, in
     return reads_a_part ? computed * (double)node_numel(in) / (double)node_numel(user) : computed;
 }
 
+static bool is_in_tiles(const struct splitter *s, const struct node *user)
+{
+    enum op_kind kind = op_info[user->op].kind;
+    return kind == KIND_contraction || (kind != KIND_reduction && s->in_tiles[user->id]);
+}
+
 // From the outputs up: users come after what they use, so that all of a node's users are known.
 static int choose(struct splitter *s)
 {
@@ -158,6 +173,7 @@ static int choose(struct splitter *s)
                 continue;
             double computed = computed_for(s, n, j);
             s->in_run[in] = true;
+            s->in_tiles[in] |= is_in_tiles(s, n);
             s->computed[in] = s->computed[in] > computed ? s->computed[in] : computed;
         }
     }
@@ -274,6 +290,7 @@ struct parts split(struct gen *g, const struct graph *graph, const struct target
                          .kept = arena_new(g, bool, n),
                          .in_prepare = arena_new(g, bool, n),
                          .computed = arena_new(g, double, n),
+                         .in_tiles = arena_new(g, bool, n),
                          .reached = arena_new(g, double, n)};
     find_weight_only(&s);
     struct parts parts = {.n_kept = choose(&s)};
