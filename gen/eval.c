@@ -114,7 +114,7 @@ static enum precision precision_of(const struct evaluator *e, const struct node 
 {
     if (e->mode == EVAL_declared)
         return PRECISION_declared;
-    return e->decides[n->id] && is_specified(n) ? PRECISION_compute : PRECISION_exact;
+    return e->decides[n->id] ? PRECISION_compute : PRECISION_exact;
 }
 
 static bool eval_argument(const struct evaluator *e, const struct node *n, struct value *out)
