@@ -17,24 +17,25 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-    {128, 128, 8,  8, 8, 8,  {128, 0}  },
-    {64,  128, 8,  8, 8, 8,  {136, 0}  },
-    {128, 64,  8,  8, 8, 8,  {136, 0}  },
-    {64,  64,  8,  8, 8, 8,  {144, 0}  },
-    {64,  64,  8,  8, 4, 8,  {96, 152} },
-    {32,  64,  8,  8, 8, 8,  {152, 0}  },
-    {32,  32,  8,  8, 4, 8,  {96, 176} },
-    {32,  32,  16, 4, 4, 8,  {80, 152} },
-    {16,  64,  8,  4, 8, 8,  {104, 200}},
-    {64,  16,  8,  8, 4, 4,  {112, 200}},
-    {16,  32,  16, 4, 4, 8,  {96, 160} },
-    {32,  16,  16, 4, 4, 4,  {96, 160} },
-    {8,   32,  16, 8, 1, 32, {96, 168} },
-    {32,  8,   16, 1, 8, 1,  {96, 168} },
-    {4,   32,  16, 4, 1, 32, {96, 128} },
-    {32,  4,   16, 1, 4, 1,  {96, 128} },
-    {1,   32,  32, 1, 1, 32, {80, 128} },
-    {32,  1,   32, 1, 1, 1,  {80, 128} },
+    {128, 256, 8,  8, 16, 8,  {232, 0}  },
+    {128, 128, 8,  8, 8,  8,  {128, 0}  },
+    {64,  128, 8,  8, 8,  8,  {136, 0}  },
+    {128, 64,  8,  8, 8,  8,  {136, 0}  },
+    {64,  64,  8,  8, 8,  8,  {144, 0}  },
+    {64,  64,  8,  8, 4,  8,  {96, 152} },
+    {32,  64,  8,  8, 8,  8,  {152, 0}  },
+    {32,  32,  8,  8, 4,  8,  {96, 176} },
+    {32,  32,  16, 4, 4,  8,  {80, 152} },
+    {16,  64,  8,  4, 8,  8,  {104, 200}},
+    {64,  16,  8,  8, 4,  4,  {112, 200}},
+    {16,  32,  16, 4, 4,  8,  {96, 160} },
+    {32,  16,  16, 4, 4,  4,  {96, 160} },
+    {8,   32,  16, 8, 1,  32, {96, 168} },
+    {32,  8,   16, 1, 8,  1,  {96, 168} },
+    {4,   32,  16, 4, 1,  32, {96, 128} },
+    {32,  4,   16, 1, 4,  1,  {96, 128} },
+    {1,   32,  32, 1, 1,  32, {80, 128} },
+    {32,  1,   32, 1, 1,  1,  {80, 128} },
 };
 
 enum {
@@ -126,7 +127,10 @@ static double predicted_clocks(const struct target *t, const struct gemm_tile *t
     double waves = (double)ceil_div((int64_t)per_sm, resident);
     double rounds = (double)ceil_div(p->k, (int64_t)tile->block_k * tile->split);
     double steps = rounds * tile->block_k, warps = tile->threads / 32;
+    // Independent sums in flight on the SM, in units of a warp with 64 to a thread: what hides
+    // latency.
     double active = warps * (per_sm < resident ? per_sm : resident);
+    active *= tile->thread_m * tile->thread_n / 64.0;
 
     double issue = per_sm * steps * warps / 4 * issue_clocks(tile, p) * (active + 2) / active;
     double reads = (double)ceil_div(tile->thread_m, run) + (double)ceil_div(tile->thread_n, run);
