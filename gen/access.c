@@ -69,29 +69,40 @@ static int access_bytes(enum dtype dtype, int lanes)
 }
 
 struct width {
-    int widest, needs; // bytes of the widest element, and of the widest access
+    int widest, shared,
+        needs; // bytes of the widest element, of one that all rows share, of an access
 };
 
-static void count_access(struct width *w, enum dtype dtype, int lanes)
+static void count_access(struct width *w, enum dtype dtype, int lanes, bool shared)
 {
     int bytes = dtype_info[dtype].bytes, access = access_bytes(dtype, lanes);
-    w->widest = bytes > w->widest ? bytes : w->widest;
+    int *widest = shared ? &w->shared : &w->widest;
+    *widest = bytes > *widest ? bytes : *widest;
     w->needs = access > w->needs ? access : w->needs;
+}
+
+// What is read again for every row comes from a cache: there a lane may take two accesses, so that
+// narrower elements of the row itself fill one.
+static bool is_shared_by_rows(const struct nest *nest, const struct value *load)
+{
+    return nest->family == FAMILY_rows && !(load->variables & 1u << VAR_r) &&
+           nest->extent[VAR_r] > 1;
 }
 
 int vector_width(struct fusion *f, const struct nest *nest, const struct accesses *a,
                  bool with_stores, int along, int promised, int *alignment)
 {
     for (int lanes = 8; lanes > 1; lanes /= 2) {
-        struct width w = {0, 1};
+        struct width w = {0, 0, 1};
         for (int i = 0; i < a->n_loads; i++)
             if (!a->loads[i]->guard &&
                 index_side_by_side(f->pool, a->loads[i]->index, along, lanes))
-                count_access(&w, a->loads[i]->dtype, lanes);
+                count_access(&w, a->loads[i]->dtype, lanes, is_shared_by_rows(nest, a->loads[i]));
         for (int i = 0; with_stores && i < nest->n_stores; i++)
             if (index_side_by_side(f->pool, store_index(f, nest, i), along, lanes))
-                count_access(&w, nest->stores[i]->dtype, lanes);
-        if (w.widest && w.widest * lanes <= 16 && w.needs <= promised) {
+                count_access(&w, nest->stores[i]->dtype, lanes, false);
+        bool fits = w.widest * lanes <= 16 && w.shared * lanes <= 32 && w.widest + w.shared > 0;
+        if (fits && w.needs <= promised) {
             *alignment = w.needs > *alignment ? w.needs : *alignment;
             return lanes;
         }
@@ -107,4 +118,13 @@ int64_t side_by_side_bytes(struct fusion *f, const struct accesses *a, int along
         if (index_lanes(f->pool, a->loads[i]->index, along, 2, &stride, &multiple) && stride == 1)
             bytes += node_numel(a->loads[i]->node) * dtype_info[a->loads[i]->dtype].bytes;
     return bytes;
+}
+
+bool can_stage(struct fusion *f, const struct nest *nest, const struct value *load, int lanes)
+{
+    uint32_t needs = 1u << VAR_r | 1u << VAR_c;
+    int bytes = dtype_info[load->dtype].bytes * lanes;
+    return nest->family == FAMILY_rows && !load->guard && (load->variables & needs) == needs &&
+           (bytes == 4 || bytes == 8 || bytes == 16) &&
+           (lanes == 1 || index_side_by_side(f->pool, load->index, VAR_c, lanes));
 }

@@ -125,8 +125,8 @@ static void enter_part(struct buffers *b, const struct graph *graph, const int *
     b->of_node = arena_new(b->g, int, graph->n_nodes);
     for (int i = 0; i < graph->n_arguments; i++)
         b->of_node[graph->arguments[i]->id] =
-            1 + (from[i] < p->n_arguments ? p->arguments[from[i]]
-                                      : prepared[from[i] - p->n_arguments]);
+            1 +
+            (from[i] < p->n_arguments ? p->arguments[from[i]] : prepared[from[i] - p->n_arguments]);
     for (int i = 0; i < graph->n_outputs; i++)
         b->of_node[graph->outputs[i].node->id] = 1 + outputs[i];
 }
@@ -255,7 +255,8 @@ bool compile_graph(struct gen *g, struct graph *built, const struct compile_opti
 {
     dump_graph(o, "graph", "", built);
 
-    struct graph *graph = rewrite(g, built);
+    struct rewrite_options how = {.math = o->math, .each_run = o->each_run};
+    struct graph *graph = rewrite(g, built, &how, NULL);
     own_outputs(g, graph);
     dump_graph(o, "rewrite", "", graph);
 

@@ -45,48 +45,98 @@ static void emit_row_functions(struct emitter *e)
     fputs("}\n\n", e->out);
 }
 
-// Loads that only the last stage uses and that would occupy registers through all phases.
-static void choose_loads(struct emitter *e, bool *early, bool *late)
+// The loads of elements by the time they are made: with the element, with the last stage (what
+// would occupy registers through all phases), once for all rows, or on the way of a staged row.
+struct load_times {
+    bool *any, *early, *late, *columns, *staged;
+};
+
+static struct load_times load_times(struct emitter *e)
 {
     const struct nest *nest = e->nest;
+    const struct spec *spec = &e->s->spec;
+    int n = nest->n_values + 1;
+    bool *flags = arena_new(e->f->g, bool, 5 * n);
+    struct load_times times = {flags, flags + n, flags + 2 * n, flags + 3 * n, flags + 4 * n};
     for (int i = 0; i < nest->n_values; i++) {
-        if (!e->stages[i] || !is_element_load(e, nest->values[i]))
+        const struct value *v = nest->values[i];
+        if (!e->stages[i] || !is_element_load(e, v))
             continue;
-        bool last_only =
-            nest->family == FAMILY_rows && e->s->spec.late && e->stages[i] == 1u << nest->n_phases;
-        (last_only ? late : early)[i] = true;
+        bool rows = nest->family == FAMILY_rows, last = e->stages[i] == 1u << nest->n_phases;
+        times.any[i] = true;
+        if (rows && spec->staged && can_stage(e->f, nest, v, spec->vec))
+            times.staged[i] = true;
+        else if (rows && spec->staged && !(v->variables & 1u << VAR_r))
+            times.columns[i] = true;
+        else
+            (rows && spec->late && last ? times.late : times.early)[i] = true;
     }
+    return times;
 }
 
-static void emit_loader(struct emitter *e, const char *name, const bool *chosen)
+static void emit_loader(struct emitter *e, const char *name, const char *where, const bool *chosen)
 {
     fprintf(e->out,
             "template <int lanes>\n__device__ inline void %s(const Args &args, %s, Elements<lanes> "
             "&e)\n{\n",
-            name, parameters[e->nest->family]);
+            name, where);
     begin_function(e, 0, false);
     emit_loads(e, chosen);
+    fputs("}\n\n", e->out);
+}
+
+// The two halves of a staged row: copies to this thread's slots, and from there to Elements.
+static void emit_staging(struct emitter *e, const bool *staged)
+{
+    const struct nest *nest = e->nest;
+    int before = 0;
+    fputs("__device__ inline void stage_elements(const Args &args, index_t r, index_t c, "
+          "unsigned char *region)\n{\n",
+          e->out);
+    for (int i = 0; i < nest->n_values; i++) {
+        const struct value *v = nest->values[i];
+        if (!staged[i])
+            continue;
+        const char *type = arena_text(e->f->g, "Vec<%s, Spec::vec>", dtype_info[v->dtype].storage);
+        fprintf(e->out,
+                "    copy_async(thread_slot<%s>(region, %d * Spec::threads), (const %s *)(args.%s "
+                "+ %s));\n",
+                type, before, type, argument_name(e, v->node, false),
+                index_text(e, v->index, false));
+        before += dtype_info[v->dtype].bytes * e->s->spec.vec;
+    }
+    fputs("}\n\n__device__ inline void read_staged(unsigned char *region, Elements<Spec::vec> "
+          "&e)\n{\n",
+          e->out);
+    before = 0;
+    for (int i = 0; i < nest->n_values; i++) {
+        const struct value *v = nest->values[i];
+        if (!staged[i])
+            continue;
+        fprintf(e->out,
+                "    e.x%d = *thread_slot<Vec<%s, Spec::vec>>(region, %d * Spec::threads);\n", i,
+                dtype_info[v->dtype].storage, before);
+        before += dtype_info[v->dtype].bytes * e->s->spec.vec;
+    }
     fputs("}\n\n", e->out);
 }
 
 static void emit_elements(struct emitter *e)
 {
     const struct nest *nest = e->nest;
-    bool *early = arena_new(e->f->g, bool, 2 * nest->n_values + 2),
-         *late = early + nest->n_values + 1;
-    bool *all = arena_new(e->f->g, bool, nest->n_values + 1);
-    choose_loads(e, early, late);
-    for (int i = 0; i < nest->n_values; i++)
-        all[i] = early[i] || late[i];
+    struct load_times times = load_times(e);
     fputs("template <int lanes> struct Elements {\n", e->out);
-    emit_load_fields(e, all);
+    emit_load_fields(e, times.any);
     for (int i = 0; i < nest->n_values; i++)
         if (e->cached[i])
             fprintf(e->out, "    %s v%d[lanes];\n", dtype_info[nest->values[i]->dtype].compute, i);
     fputs("};\n\n", e->out);
-    emit_loader(e, "load_elements", early);
-    if (nest->family == FAMILY_rows)
-        emit_loader(e, "load_late", late);
+    emit_loader(e, "load_elements", parameters[nest->family], times.early);
+    if (nest->family != FAMILY_rows)
+        return;
+    emit_loader(e, "load_late", parameters[nest->family], times.late);
+    emit_loader(e, "load_columns", "index_t c", times.columns);
+    emit_staging(e, times.staged);
 }
 
 static bool is_vector_store(struct emitter *e, int store)

@@ -49,12 +49,44 @@ static const char *const field_names[] = {
     "n", "m", "k", "batch", "rows", "cols"};
 // clang-format on
 
+// What C++, CUDA or a C library's headers on the host already mean, with a space on either side.
+static const char reserved[] =
+    " alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl "
+    "concept "
+    "const constexpr continue decltype default delete do double dynamic_cast else enum errno "
+    "explicit "
+    "export extern false float for friend goto if index_t inline int isfinite isinf isnan linux "
+    "long "
+    "mutable "
+    "namespace new noexcept not not_eq nullptr operator or or_eq partial private protected public "
+    "register requires return short signbit signed sizeof static stderr stdin stdout struct switch "
+    "template this thread_local throw tickets true try typedef typeid typename union unix unsigned "
+    "using virtual void volatile wchar_t while xor xor_eq ";
+
+static bool is_reserved(struct gen *g, const char *name)
+{
+    return strstr(reserved, arena_text(g, " %s ", name)) != NULL;
+}
+
+// Macros are feared where capitals are.
+static bool may_be_a_macro(const char *name)
+{
+    return name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] != '\0';
+}
+
+// `n0`, `n1`: what spec_constant calls the others.
+static bool is_numbered(const char *name)
+{
+    return name[0] == 'n' && name[1] && !name[1 + strspn(name + 1, "0123456789")];
+}
+
 static const char *size_name(struct gen *g, const char *name)
 {
+    bool taken = is_reserved(g, name) || strstr(name, "__") || !strncmp(name, "size_", 5) ||
+                 is_numbered(name) || (strlen(name) > 2 && may_be_a_macro(name));
     for (size_t i = 0; i < sizeof field_names / sizeof *field_names; i++)
-        if (!strcmp(name, field_names[i]))
-            return arena_text(g, "size_%s", name);
-    return name;
+        taken = taken || !strcmp(name, field_names[i]);
+    return taken ? arena_text(g, "size_%s", name) : name;
 }
 
 // A size, a product of two sizes, or a new constant.
@@ -123,26 +155,7 @@ const char *guard_text(struct emitter *e, const struct guard *guard, bool at_lan
     return text;
 }
 
-// What C++, CUDA or a C library's headers on the host already mean, with a space on either side.
-static const char reserved[] =
-    " alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl "
-    "concept "
-    "const constexpr continue decltype default delete do double dynamic_cast else enum errno "
-    "explicit "
-    "export extern false float for friend goto if inline int isfinite isinf isnan linux long "
-    "mutable "
-    "namespace new noexcept not not_eq nullptr operator or or_eq partial private protected public "
-    "register requires return short signbit signed sizeof static stderr stdin stdout struct switch "
-    "template this thread_local throw tickets true try typedef typeid typename union unix unsigned "
-    "using virtual void volatile wchar_t while xor xor_eq ";
-
-static bool is_reserved(struct gen *g, const char *name)
-{
-    return strstr(reserved, arena_text(g, " %s ", name)) != NULL;
-}
-
-// A program's own name where C++ allows it as a field: macros are feared where capitals and digits
-// are.
+// A program's own name where C++ allows it as a field.
 static const char *field_name(struct emitter *e, const struct node *node)
 {
     const char *name = node->name;
@@ -150,7 +163,7 @@ static const char *field_name(struct emitter *e, const struct node *node)
         if (e->f->graph->outputs[i].node == node)
             name = e->f->graph->outputs[i].name;
     bool plain = name && strlen(name) <= 32 && name[0] >= 'a' && name[0] <= 'z' &&
-                 !is_reserved(e->f->g, name) && !strstr(name, "__");
+                 !is_reserved(e->f->g, name) && !may_be_a_macro(name) && !strstr(name, "__");
     if (plain)
         for (int i = 0; i < e->args->n; i++)
             plain = plain && strcmp(e->arg_names[i], name) != 0;

@@ -32,7 +32,7 @@ static bool is_real(const struct node *n)
     return dtype_info[n->dtype].class == CLASS_float;
 }
 
-static bool is_discontinuous(const struct node *n)
+bool is_discontinuous(const struct node *n)
 {
     switch ((int)n->op) {
     case OP_sign:
@@ -59,8 +59,7 @@ static bool is_discontinuous(const struct node *n)
     return false;
 }
 
-// Whether f32 inputs leave one f32 result to choose.
-static bool is_specified(const struct node *n)
+bool is_specified(const struct node *n)
 {
     switch ((int)n->op) {
     case OP_neg:

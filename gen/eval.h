@@ -9,6 +9,11 @@ union element {
     int64_t integer;
 };
 
+// eval.c: also what rewrite must leave alone
+
+bool is_discontinuous(const struct node *n);
+bool is_specified(const struct node *n); // f32 inputs leave one f32 result to choose
+
 // storage.c
 
 void load_all(enum dtype dtype, const void *data, int64_t n, union element *to);

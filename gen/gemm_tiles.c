@@ -17,7 +17,6 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-    {128, 256, 8,  8, 16, 8,  {232, 0}  },
     {128, 128, 8,  8, 8,  8,  {128, 0}  },
     {64,  128, 8,  8, 8,  8,  {136, 0}  },
     {128, 64,  8,  8, 8,  8,  {136, 0}  },
@@ -127,10 +126,7 @@ static double predicted_clocks(const struct target *t, const struct gemm_tile *t
     double waves = (double)ceil_div((int64_t)per_sm, resident);
     double rounds = (double)ceil_div(p->k, (int64_t)tile->block_k * tile->split);
     double steps = rounds * tile->block_k, warps = tile->threads / 32;
-    // Independent sums in flight on the SM, in units of a warp with 64 to a thread: what hides
-    // latency.
     double active = warps * (per_sm < resident ? per_sm : resident);
-    active *= tile->thread_m * tile->thread_n / 64.0;
 
     double issue = per_sm * steps * warps / 4 * issue_clocks(tile, p) * (active + 2) / active;
     double reads = (double)ceil_div(tile->thread_m, run) + (double)ceil_div(tile->thread_n, run);

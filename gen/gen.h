@@ -236,9 +236,43 @@ extern const char prelude_text[]; // prelude.qn, embedded
 bool sizes_of_argument(struct gen *g, const struct program_ast *program, const char *name, int rank,
                        const int64_t *dim, struct size *out, int *n_out);
 
-// rewrite.c: graph to simpler graph: common subexpressions, dead code, constants
+// rewrite.c: graph to a simpler graph with the same outputs, by rules that are listed in a receipt
 
-struct graph *rewrite(struct gen *g, const struct graph *graph);
+enum math { MATH_real, MATH_strict, MATH_finite, MATH_fast }; // real: where none is asked for
+
+enum rule_class {
+    RULE_exact,  // the same bits for every input
+    RULE_real,   // equal in real arithmetic; NaN stays NaN; Inf and NaN may swap where an
+                 // intermediate is not finite
+    RULE_finite  // right for finite values only
+};
+extern const char *const math_name[];       // "strict"
+extern const char *const rule_class_name[]; // "exact"
+
+struct rewrite_options {
+    enum math math;
+    bool each_run;    // what depends on weights alone is computed in every run, not once
+    bool keep_graphs; // the receipt has the graph after each rule
+};
+
+struct receipt_line {
+    const char *rule;
+    enum rule_class class;
+    struct span at; // in the user's source
+    double saved_flops, saved_bytes; // negative where a later rule earns it back
+    double saved_time;               // by the cost model, in operations
+    struct graph *after;
+};
+
+struct receipt {
+    struct receipt_line *lines;
+    int n_lines, cap_lines;
+    int64_t steps; // nodes that were looked at: linear in the graph
+};
+
+// receipt: NULL, or zeroed by the caller and filled.
+struct graph *rewrite(struct gen *g, const struct graph *graph, const struct rewrite_options *options,
+                      struct receipt *receipt);
 
 // target.c: what is known of a GPU
 
@@ -293,8 +327,8 @@ struct buffer {
                     // counter: from the start of the plan's counters, which are zero before the
                     // first run and which every kernel leaves zero.
                     // prepared: from the start of what is kept, 256-byte aligned
-    int argument; // input, weight: position among the program's arguments; output: among its
-                  // outputs
+    int argument;   // input, weight: position among the program's arguments; output: among its
+                    // outputs
 };
 
 struct kernel {
@@ -319,8 +353,8 @@ struct program {
     int n_buffers;
     int *arguments, n_arguments; // buffer of each declared input and weight
     int *outputs, n_outputs;     // buffer of each output
-    struct kernel *kernels; // of prepare, then of run
-    int n_kernels, n_prepare; // n_prepare: of them, those of prepare
+    struct kernel *kernels;      // of prepare, then of run
+    int n_kernels, n_prepare;    // n_prepare: of them, those of prepare
     int64_t workspace_bytes, counter_bytes, prepared_bytes;
 };
 
@@ -362,7 +396,7 @@ struct compile_options {
     const struct size *sizes;
     int n_sizes;
     int alignment;    // bytes every argument pointer is promised to be aligned to; 0: 16
-    bool strict;      // --math strict
+    enum math math;
     bool each_run;    // nothing is kept: what is prepared lies in the workspace
     const char *dump; // comma-separated stage names, or NULL
     FILE *dump_to;

@@ -139,6 +139,8 @@ struct accesses value_accesses(struct gen *g, const struct nest *nest, const str
 // *alignment grows to what it needs of pointers.
 int vector_width(struct fusion *f, const struct nest *nest, const struct accesses *a,
                  bool with_stores, int along, int promised, int *alignment);
+// Whether a row kernel can send a load through shared memory: elements of a row, in whole accesses.
+bool can_stage(struct fusion *f, const struct nest *nest, const struct value *load, int lanes);
 // Bytes of the tensors that lie side by side along a variable.
 int64_t side_by_side_bytes(struct fusion *f, const struct accesses *a, int along);
 
@@ -146,10 +148,10 @@ int64_t side_by_side_bytes(struct fusion *f, const struct accesses *a, int along
 
 // Every field of specs.def; a family uses its own.
 struct spec {
-    int vec, threads;                                           // all but gemm's vec
-    int unroll;                                                 // map
-    int threads_per_row, rows_per_block, items, phases;         // rows
-    bool resident, late;                                        // rows; late is emit's alone
+    int vec, threads; // all but gemm's vec
+    int unroll;       // map
+    int threads_per_row, rows_per_block, items, phases, staging_at, staged_bytes; // rows
+    bool resident, late, staged;                                // rows; late is emit's alone
     int threads_x, threads_y, splits;                           // columns
     bool along_kept;                                            // columns
     int block_m, block_n, block_k, thread_m, thread_n, lanes_n; // gemm, as all below

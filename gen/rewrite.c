@@ -1,188 +1,206 @@
-// rewrite.c: graph to simpler graph with the same outputs.
+// rewrite.c: graph to a simpler graph with the same outputs, and a receipt of the rules that did
+// it.
 //
-// One walk in creation order copies what some output needs into a new graph: a movement or cast of
-// a movement or cast is merged, one that does nothing is left out, and a node that is already there
-// is used again. What the merging left unused is then dropped.  Arguments all stay, in their order;
-// linear time.
+// A work-list of nodes; for each the rules for its op, in the order of their tables.  A rule builds
+// what may stand in for its root and the engine weighs it: what would come alive against what would
+// die.  A replacement is kept if it costs less time, or the same time in fewer nodes; else nothing
+// has happened.  That is the measure that shrinks, (time, nodes), and why rewriting ends and never
+// makes a program slower by the model.  A rule that only prepares the way for another says what
+// that one will save (promise); it counts as if it had.
+//
+// Who looks at a changed node is looked at again, three users up, since rules see that deep.  STEPS
+// looks per node bound the whole.
+//
+// A real rule leaves alone what a discontinuous op looks at if every bit of it is specified: a
+// quantiser's steps stay where they are.
 
-#include "gen/graph.h"
+#include "gen/rewrite.h"
+#include <assert.h>
+#include <math.h>
 #include <string.h>
 
-struct rewriter {
-    struct gen *g;
-    struct graph *out;
-    struct node **place;  // of the old graph's node i in the new graph; NULL: not needed
-    struct node **bucket; // new nodes by hash, open addressing
-    uint64_t n_buckets;   // a power of two, more than twice the nodes
+enum {
+    STEPS = 64,   // looks per node
+    LOOK_UP = 3,  // users of users that may see a change
+    MAX_USERS = 8 // of a node that are told of a change below them
 };
 
-static bool is_argument(const struct node *n)
-{
-    return n->op == OP_input || n->op == OP_weight;
-}
+const char *const math_name[] = {
+    [MATH_strict] = "strict", [MATH_real] = "real", [MATH_finite] = "finite", [MATH_fast] = "fast"};
+const char *const rule_class_name[] = {
+    [RULE_exact] = "exact", [RULE_real] = "real", [RULE_finite] = "finite"};
 
-// needed[i]: an output depends on node i, or it is an argument.
-static bool *needed_nodes(struct gen *g, const struct graph *graph)
-{
-    bool *needed = arena_new(g, bool, graph->n_nodes);
-    for (int i = 0; i < graph->n_outputs; i++)
-        needed[graph->outputs[i].node->id] = true;
-    for (int i = graph->n_nodes - 1; i >= 0; i--) {
-        const struct node *n = graph->nodes[i];
-        needed[i] |= is_argument(n);
-        for (int j = 0; needed[i] && j < n->n_in; j++)
-            needed[n->in[j]->id] = true;
-    }
-    return needed;
-}
+static const struct rule_list *const rule_lists[] = {
+    &arithmetic_rules, &movement_rules,    &term_rules,      &power_rules,
+    &range_rules,      &monotone_rules,    &normalise_rules, &reduction_rules,
+    &group_rules,      &contraction_rules, &scale_rules};
 
-static uint64_t mix(uint64_t hash, const void *bytes, size_t n)
+static bool rule_is_allowed(const struct rewriter *r, enum rule_class class)
 {
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
-static uint64_t hash_of(const struct node *n)
-{
-    int head[] = {(int)n->op, (int)n->dtype, n->rank, n->n_in};
-    uint64_t hash = mix(UINT64_C(0xcbf29ce484222325), head, sizeof head);
-    hash = mix(hash, n->dim, sizeof n->dim[0] * (size_t)n->rank);
-    for (int i = 0; i < n->n_in; i++)
-        hash = mix(hash, &n->in[i]->id, sizeof n->in[i]->id);
-    return mix(hash, &n->attr, sizeof n->attr);
-}
-
-// Attributes are compared as bytes: nodes are zeroed when made, and 0.0 is not -0.0.
-static bool is_same_value(const struct node *a, const struct node *b)
-{
-    return a->op == b->op && a->dtype == b->dtype && node_same_shape(a, b) && a->n_in == b->n_in &&
-           (!a->n_in || !memcmp(a->in, b->in, sizeof a->in[0] * (size_t)a->n_in)) &&
-           !memcmp(&a->attr, &b->attr, sizeof a->attr);
-}
-
-// reshape(reshape(x)) -> reshape(x)
-// permute(permute(x)) -> permute(x)
-static void merge_with_input(struct node *n)
-{
-    const struct node *x = n->n_in == 1 ? n->in[0] : n;
-    if (x == n || x->op != n->op)
-        return;
-    if (n->op == OP_permute)
-        for (int a = 0; a < n->rank; a++)
-            n->attr.perm[a] = x->attr.perm[n->attr.perm[a]];
-    if (n->op == OP_permute || n->op == OP_reshape)
-        n->in[0] = x->in[0];
-}
-
-static bool keeps_order(const struct node *permute)
-{
-    for (int a = 0; a < permute->rank; a++)
-        if (permute->attr.perm[a] != a)
-            return false;
-    return true;
-}
-
-static bool takes_all_forward(const struct node *slice)
-{
-    for (int a = 0; a < slice->rank; a++)
-        if (slice->attr.start[a] != 0 || slice->attr.step[a] != 1)
-            return false;
-    return true;
-}
-
-// reshape, broadcast, pad to the shape it has, permute in order, slice of all, cast to its dtype ->
-// x
-static bool does_nothing(const struct node *n)
-{
-    if (n->n_in != 1 || n->dtype != n->in[0]->dtype || !node_same_shape(n, n->in[0]))
-        return false;
-    switch ((int)n->op) {
-    case OP_cast:
-    case OP_reshape:
-    case OP_broadcast:
-    case OP_pad:
+    switch (r->options->math) {
+    case MATH_strict:
+        return class == RULE_exact;
+    case MATH_real:
+        return class != RULE_finite;
+    case MATH_finite:
+    case MATH_fast:
         return true;
-    case OP_permute:
-        return keeps_order(n);
-    case OP_slice:
-        return takes_all_forward(n);
     }
     return false;
 }
 
-static struct node *copy_of(struct rewriter *r, const struct node *old)
+static int count_rules(enum op op)
 {
-    struct node *n = node_new(r->g, old->op, old->dtype, old->n_in, old->in);
-    for (int i = 0; i < n->n_in; i++)
-        n->in[i] = r->place[n->in[i]->id];
-    node_set_shape(n, old->rank, old->dim);
-    n->attr = old->attr;
-    n->name = old->name;
-    n->at = old->at;
+    int n = 0;
+    for (size_t i = 0; i < sizeof rule_lists / sizeof *rule_lists; i++)
+        for (int j = 0; j < rule_lists[i]->n; j++)
+            n += rule_lists[i]->rule[j].root == op || rule_lists[i]->rule[j].root == OP_COUNT;
     return n;
 }
 
-// The node of the new graph that stands for n: an earlier one of the same value, or n itself.
-static struct node *intern(struct rewriter *r, struct node *n)
+static const struct rule **rules_for(const struct rewriter *r, enum op op)
 {
-    uint64_t i = hash_of(n);
-    for (i &= r->n_buckets - 1; r->bucket[i]; i = (i + 1) & (r->n_buckets - 1))
-        if (is_same_value(r->bucket[i], n))
-            return r->bucket[i];
-    r->bucket[i] = n;
-    return node_add(r->g, r->out, n);
-}
-
-static struct node *rewritten(struct rewriter *r, const struct node *old)
-{
-    struct node *n = copy_of(r, old);
-    if (is_argument(n)) {
-        node_add(r->g, r->out, n);
-        r->out->arguments[n->attr.argument] = n;
-        return n;
-    }
-    merge_with_input(n);
-    struct node *place = does_nothing(n) ? n->in[0] : intern(r, n);
-    if (!place->name)
-        place->name = n->name;
-    return place;
-}
-
-static void drop_unused(struct gen *g, struct graph *graph)
-{
-    const bool *needed = needed_nodes(g, graph);
+    const struct rule **rules = arena_new(r->g, const struct rule *, count_rules(op) + 1);
     int n = 0;
-    for (int i = 0; i < graph->n_nodes; i++)
-        if (needed[i]) {
-            graph->nodes[n] = graph->nodes[i];
-            graph->nodes[n]->id = n;
-            n++;
+    for (size_t i = 0; i < sizeof rule_lists / sizeof *rule_lists; i++)
+        for (int j = 0; j < rule_lists[i]->n; j++) {
+            const struct rule *rule = &rule_lists[i]->rule[j];
+            if ((rule->root == op || rule->root == OP_COUNT) && rule_is_allowed(r, rule->class))
+                rules[n++] = rule;
         }
-    graph->n_nodes = n;
+    return rules;
 }
 
-struct graph *rewrite(struct gen *g, const struct graph *graph)
+static void enqueue_users(struct rewriter *r, struct node *n, int levels)
 {
-    struct rewriter r = {.g = g, .out = graph_new(g, graph->name), .n_buckets = 16};
-    while (r.n_buckets < 2 * (uint64_t)graph->n_nodes)
-        r.n_buckets *= 2;
-    r.place = arena_new(g, struct node *, graph->n_nodes);
-    r.bucket = arena_new(g, struct node *, r.n_buckets);
-    r.out->sizes = graph->sizes;
-    r.out->n_sizes = graph->n_sizes;
-    r.out->n_arguments = graph->n_arguments;
-    r.out->arguments = arena_new(g, struct node *, graph->n_arguments);
-    const bool *needed = needed_nodes(g, graph);
-    for (int i = 0; i < graph->n_nodes; i++)
-        if (needed[i])
-            r.place[i] = rewritten(&r, graph->nodes[i]);
-    r.out->n_outputs = graph->n_outputs;
-    r.out->outputs = arena_new(g, struct output, graph->n_outputs);
-    for (int i = 0; i < graph->n_outputs; i++) {
-        r.out->outputs[i] = graph->outputs[i];
-        r.out->outputs[i].node = r.place[graph->outputs[i].node->id];
+    const struct state *s = &r->state[n->id];
+    for (int i = 0; i < s->n_users && i < MAX_USERS; i++) {
+        struct node *user = s->users[i];
+        if (!uses(r, user))
+            continue;
+        enqueue(r, user);
+        if (levels > 1)
+            enqueue_users(r, user, levels - 1);
     }
-    drop_unused(g, r.out);
-    return r.out;
+}
+
+// Whatever became used once by the change: its user may take it now.
+static void enqueue_around(struct rewriter *r, struct node *n)
+{
+    enqueue_users(r, n, LOOK_UP);
+    for (int i = 0; i < n->n_in; i++)
+        if (uses(r, n->in[i]) == 1)
+            enqueue_users(r, n->in[i], 1);
+}
+
+static void write_receipt(struct rewriter *r, const struct rule *rule, const struct node *root)
+{
+    struct receipt *list = r->receipt;
+    if (!list)
+        return;
+    if (list->n_lines == list->cap_lines) {
+        int cap = 2 * list->n_lines + 16;
+        struct receipt_line *bigger = arena_new(r->g, struct receipt_line, cap);
+        if (list->n_lines)
+            memcpy(bigger, list->lines, sizeof *bigger * (size_t)list->n_lines);
+        list->lines = bigger;
+        list->cap_lines = cap;
+    }
+    list->lines[list->n_lines++] =
+        (struct receipt_line){.rule = rule->name,
+                              .class = rule->class,
+                              .at = root->at,
+                              .saved_flops = 0 - r->change.flops,
+                              .saved_bytes = 0 - r->change.bytes,
+                              .saved_time = 0 - r->change.time,
+                              .after = r->options->keep_graphs ? working_close(r) : NULL};
+}
+
+static bool is_better(const struct rewriter *r)
+{
+    double saved = r->promise - r->change.time, noise = 1e-9 * r->moved_time;
+    return saved > noise || (saved >= -noise && r->change.nodes < 0);
+}
+
+// Puts `made` in the place of root if that is better.
+static bool replaced(struct rewriter *r, const struct rule *rule, struct node *root,
+                     struct node *made)
+{
+    int root_uses = uses(r, root);
+    r->change = (struct cost){.nodes = 0};
+    r->moved_time = 0;
+    r->n_fresh = 0;
+    hold(r, made);
+    r->state[root->id].uses = 1;
+    release(r, root);
+    if (!is_better(r)) {
+        hold(r, root);
+        r->state[root->id].uses = root_uses;
+        release(r, made);
+        return false;
+    }
+    redirect(r, root, made);
+    release(r, made);
+    for (int i = 0; i < r->n_fresh; i++)
+        enqueue(r, r->fresh[i]);
+    write_receipt(r, rule, root);
+    enqueue_around(r, made);
+    return true;
+}
+
+static bool keeps_bits(const struct rewriter *r, const struct node *n)
+{
+    return r->state[n->id].decides && r->state[n->id].specified;
+}
+
+static void look_at(struct rewriter *r, struct node *n)
+{
+    const struct rule **rules = r->by_op[n->op];
+    for (int i = 0; rules[i] && uses(r, n); i++) {
+        if (rules[i]->class != RULE_exact && keeps_bits(r, n))
+            continue;
+        r->g->at = n->at;
+        r->promise = 0;
+        struct node *made = rules[i]->apply(r, n);
+        made = made ? fitted(r, made, n) : n;
+        if (made != n && replaced(r, rules[i], n, made))
+            return;
+    }
+}
+
+static bool is_empty(const struct node *n)
+{
+    if (!node_numel(n))
+        return true;
+    for (int i = 0; i < n->n_in; i++)
+        if (!node_numel(n->in[i]))
+            return true;
+    return false;
+}
+
+struct graph *rewrite(struct gen *g, const struct graph *graph,
+                      const struct rewrite_options *options, struct receipt *receipt)
+{
+    struct span at = g->at;
+    struct rewrite_options given = *options;
+    for (int i = 0; i < graph->n_nodes; i++)
+        if (!node_numel(graph->nodes[i])) // sums of nothing do not follow the rules
+            given.math = MATH_strict;
+    struct rewriter r = {.g = g, .options = &given, .receipt = receipt};
+    for (int op = 0; op < OP_COUNT; op++)
+        r.by_op[op] = rules_for(&r, (enum op)op);
+    working_open(&r, graph);
+    int64_t steps = 0, most = (int64_t)STEPS * (graph->n_nodes + 16);
+    for (; r.n_queued && steps < most; steps++) {
+        struct node *n = r.graph->nodes[r.queue[r.queue_first]];
+        r.queue_first = (r.queue_first + 1) % r.cap_queue;
+        r.n_queued--;
+        r.state[n->id].queued = false;
+        if (uses(&r, n) && !is_empty(n))
+            look_at(&r, n);
+    }
+    if (receipt)
+        receipt->steps = steps;
+    g->at = at;
+    return working_close(&r);
 }

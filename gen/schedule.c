@@ -39,6 +39,11 @@ static int max_of(int a, int b)
     return a > b ? a : b;
 }
 
+static int min_of(int a, int b)
+{
+    return a < b ? a : b;
+}
+
 static int64_t max64(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -89,11 +94,14 @@ static void schedule_map(struct fusion *f, struct scheduled *s, const struct acc
     s->blocks = min64(ceil_div(vectors, (int64_t)spec->threads * spec->unroll), INT32_MAX);
 }
 
+// Registers that one element of a row occupies from its load to the last stage, in bytes.  What all
+// rows share is loaded when it is used.
 static int kept_bytes(const struct accesses *a)
 {
+    uint32_t element = 1u << VAR_r | 1u << VAR_c;
     int bytes = 0;
     for (int i = 0; i < a->n_loads; i++)
-        if (a->loads[i]->variables & 1u << VAR_c)
+        if ((a->loads[i]->variables & element) == element)
             bytes += max_of(dtype_info[a->loads[i]->dtype].bytes, 4);
     return max_of(bytes, 4);
 }
@@ -112,6 +120,33 @@ static int accumulator_bytes(const struct nest *nest)
         most = max_of(most, bytes);
     }
     return (most + widest - 1) / widest * widest;
+}
+
+// Walking through many rows with the next one on its way: for rows that take a block of the largest
+// size, of which an SM holds too few to hide one row's latency behind another's.  Shorter rows are
+// faster one block each (measured on an H200: 10 % for rows of 4096, the other way round by 15 %
+// for rows of 16384).
+static void stage_rows(struct fusion *f, struct scheduled *s, const struct accesses *a)
+{
+    const struct target *t = f->target;
+    struct spec *spec = &s->spec;
+    int bytes = 0;
+    for (int i = 0; i < a->n_loads; i++)
+        if (can_stage(f, s->nest, a->loads[i], spec->vec))
+            bytes += dtype_info[a->loads[i]->dtype].bytes * spec->vec;
+    int at = (int)(s->shared_bytes + 127) / 128 * 128;
+    int shared = at + 2 * spec->items * spec->threads * bytes;
+    int by_shared = t->shared_per_sm / (shared + 1024),
+        by_threads = t->threads_per_sm / spec->threads;
+    int by_registers = t->registers_per_sm / (spec->threads * 64);
+    int blocks = min_of(by_shared, min_of(by_threads, by_registers));
+    if (!spec->resident || !bytes || t->sm < 80 || spec->threads_per_row < 1024 ||
+        shared > t->shared_per_block || blocks < 1 || s->blocks < 3 * (int64_t)blocks * t->n_sms)
+        return;
+    spec->staged = true, spec->late = false;
+    spec->staging_at = at, spec->staged_bytes = bytes;
+    s->shared_bytes = (unsigned)shared;
+    s->blocks = (int64_t)blocks * t->n_sms;
 }
 
 // Threads that share a row: few enough to keep the exchange cheap, enough that each keeps at most
@@ -144,6 +179,7 @@ static void schedule_rows(struct fusion *f, struct scheduled *s, const struct ac
     spec->threads = spec->rows_per_block * threads;
     s->shared_bytes = threads > 32 ? (unsigned)(spec->threads / 32 * accumulator_bytes(nest)) : 0;
     s->blocks = min64(ceil_div(rows, spec->rows_per_block), INT32_MAX);
+    stage_rows(f, s, a);
 }
 
 // Blocks that share one tile's range: eight to an SM, none of them without work.

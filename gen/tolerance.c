@@ -12,7 +12,8 @@
 //   elementwise       1 ulp of f32 for + - * / and their kind, 4 for exp and its kind, 8 for pow
 //   sum of n          8 + 2 log2(n): pairwise, or better
 //   dot of k          8 + sqrt(k)
-//   cast, store       1 ulp of f16 or bf16: the reference may round a near tie the other way
+//   cast, store       1 ulp of f16 or bf16: the reference may round a near tie the other way; and
+//                     any value of these dtypes may be stored on its way from kernel to kernel
 //   underflow         what vanishes on its way is half a least subnormal, times what it is
 //                     multiplied by: an argument of exp, 2^7 at most where exp is not 0
 //
@@ -345,9 +346,8 @@ static struct error node_error(const struct node *n, const struct error *known)
         e = movement_error(n, known);
         break;
     }
-    bool is_heavy =
-        op_info[n->op].kind == KIND_reduction || op_info[n->op].kind == KIND_contraction;
-    if (is_heavy && is_narrow(n->dtype)) // it may pass through memory to the next kernel
+    bool is_computed = op_info[n->op].kind != KIND_leaf && op_info[n->op].kind != KIND_movement;
+    if (is_computed && is_narrow(n->dtype)) // it may pass through memory to the next kernel
         e.relative += ulp(n->dtype);
     if (is_exact(n))
         e.absolute = e.relative = e.biased = 0;

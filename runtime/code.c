@@ -51,13 +51,9 @@ static bool find_of_any_version(const quern_plan *plan, int i, struct cache *c, 
     return false;
 }
 
-quern_status plan_code(quern_plan *plan, int i, struct code **out)
+static quern_status get_code(quern_plan *plan, int i, struct code *code)
 {
     quern *q = plan->q;
-    struct code *code = &plan->codes[i];
-    *out = code;
-    if (code->bytes)
-        return QUERN_OK;
     struct cache *cache = find_cache(q);
     const struct nvrtc *n = find_nvrtc(q);
     if ((!n || q->offline) && find_of_any_version(plan, i, cache, code))
@@ -72,6 +68,25 @@ quern_status plan_code(quern_plan *plan, int i, struct code **out)
     quern_status status = cache_get(q, cache, &recipe, code);
     free(command);
     return status;
+}
+
+quern_status plan_code(quern_plan *plan, int i, struct code **out)
+{
+    struct code *code = &plan->codes[i];
+    *out = code;
+    if (code->bytes)
+        return QUERN_OK;
+    double begun = now_ms();
+    quern_status status = get_code(plan, i, code);
+    plan_took_code(plan, begun, code);
+    return status;
+}
+
+void plan_took_code(quern_plan *plan, double begun_ms, const struct code *code)
+{
+    plan->first_use.nvrtc_ms += now_ms() - begun_ms;
+    plan->first_use.n_cached += code->bytes && code->hit;
+    plan->first_use.n_compiled += code->bytes && !code->hit;
 }
 
 void plan_drop_code(quern_plan *plan, int i)

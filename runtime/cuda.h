@@ -39,5 +39,25 @@ quern_status cuda_mark(struct device *base, void *mark, quern_stream stream);
 quern_status cuda_await(struct device *base, void *mark, quern_stream stream, bool *past);
 
 // time_cuda.c
+struct work { // something that launches on a stream
+    quern_status (*run)(void *state, quern_stream stream);
+    void *state;
+};
+
+struct timer {
+    struct cuda *d;
+    CUstream stream; // its own
+    CUevent start, stop;
+};
+
+quern_status timer_open(struct cuda *d, struct timer *t); // close it, whatever came of it
+void timer_close(struct timer *t);
+int runs_in_a_graph(double us); // of so many microseconds each
+quern_status timer_capture(struct timer *t, struct work work, int n_runs, CUgraphExec *out);
+quern_status timer_replay(struct timer *t, CUgraphExec graph, double *us);  // of a whole graph
+quern_status timer_estimate(struct timer *t, struct work work, double *us); // of one run, roughly
 quern_status cuda_time(struct device *base, quern_status (*run)(void *state, quern_stream stream),
                        void *state, quern_timing *out);
+
+// bench_cuda.c
+quern_status cuda_bench(struct device *base, const struct bench *b, quern_costs *out);

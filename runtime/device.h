@@ -4,6 +4,7 @@
 #include "runtime/quern.h"
 
 struct device;
+struct bench;
 struct loaded; // a kernel that can be launched; each device has its own
 
 // Bytes of a compiled kernel.  hit: they came from the cache.
@@ -47,6 +48,8 @@ struct device {
     // Times run(state, stream), which launches on that stream.
     quern_status (*time)(struct device *d, quern_status (*run)(void *state, quern_stream stream),
                          void *state, quern_timing *out);
+    // All that quern_bench reports; NULL where nothing but `time` makes sense.
+    quern_status (*bench)(struct device *d, const struct bench *b, quern_costs *out);
     void (*close)(struct device *d);
 };
 

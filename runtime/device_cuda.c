@@ -221,6 +221,7 @@ quern_status cuda_open(quern *q, struct device **out)
                               .mark = cuda_mark,
                               .await = cuda_await,
                               .time = cuda_time,
+                              .bench = cuda_bench,
                               .close = close_device};
     atomic_store(&q->opened->gpu_pid, getpid());
     quern_status status = open_context(d);

@@ -35,7 +35,7 @@ static quern_status compile_plan(quern_plan *plan, const quern_size *sizes, int 
                                       .n_sizes = n_sizes,
                                       .dump = dump,
                                       .alignment = plan->alignment,
-                                      .strict = plan->strict,
+                                      .math = plan->strict ? MATH_strict : MATH_real,
                                       .each_run = plan->each_run,
                                       .dump_to = dump_to};
     plan->gen.source = &plan->source->source;
@@ -148,15 +148,22 @@ static quern_status make_plan(quern_plan *plan, const quern_size *sizes, int n_s
                               const quern_plan_options *options)
 {
     quern *q = plan->q;
+    quern_first_use *took = &plan->first_use;
+    double begun = now_ms();
     quern_status status = need_device(q, &plan->device);
     if (!status)
         status = settle_arch(plan, options->arch, options->no_load != 0);
+    double opened = now_ms();
     if (!status)
         status = compile_plan(plan, sizes, n_sizes, options->dump);
     if (!status && !make_tables(plan))
         status = report(q, QUERN_MEMORY, "out of memory");
+    double compiled = now_ms();
     if (!status && plan->device && !options->no_load)
         status = load_plan(plan);
+    took->open_ms = opened - begun;
+    took->front_end_ms = plan->source->parse_ms + compiled - opened;
+    took->load_ms = now_ms() - compiled - took->nvrtc_ms; // which is a part of loading
     return status;
 }
 
@@ -303,4 +310,12 @@ const char *quern_plan_arch(const quern_plan *plan)
 int64_t quern_plan_workspace_bytes(const quern_plan *plan)
 {
     return plan ? plan->program.workspace_bytes : 0;
+}
+
+quern_status quern_plan_first_use(const quern_plan *plan, quern_first_use *out)
+{
+    if (!plan || !out)
+        return report(plan ? plan->q : NULL, QUERN_USAGE, "quern_plan_first_use: a null argument");
+    *out = plan->first_use;
+    return QUERN_OK;
 }

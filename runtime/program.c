@@ -78,9 +78,11 @@ quern_status quern_parse(quern *q, const char *text, size_t n_bytes, const char 
     p->q = q;
     p->users = 1;
     p->gen.source = &p->source;
+    double begun = now_ms();
     quern_status status = copy_source(&p->source, text, n_bytes, name)
                               ? run_stage(&p->gen, parse_stage, p)
                               : QUERN_MEMORY;
+    p->parse_ms = now_ms() - begun;
     if (!status) {
         *program = p;
         return QUERN_OK;

@@ -195,10 +195,11 @@ QUERN_API const char *quern_plan_explain(quern_plan *plan, int json);
  *    Apart from that, preparing is running the plan: on one stream at a time, so not while a run on
  *    another stream still reads what is kept.
  *  - Captured in a graph, an execute after a change holds the kernels that prepare, and each replay
- *    prepares again.  It does not count as prepared: the next execute, captured or not, prepares for
- *    itself.  One that is captured with everything prepared holds no such kernels: after a change,
- *    call quern_prepare outside, and launch the graph after it.  A captured quern_prepare is
- *    replayed likewise and does not count either.
+ *    prepares again.  That does not count as prepared, since it has not run: the next execute,
+ *    captured or not, prepares for itself.  A captured quern_prepare does not count either.
+ *  - An execute captured with everything prepared holds no such kernels, and waits for a prepare
+ *    that is still under way.  After a change, call quern_prepare outside, and launch the graph
+ *    behind it.
  */
 QUERN_API quern_status quern_bind(quern_plan *plan, const char *weight, const void *pointer);
 QUERN_API quern_status quern_prepare(quern_plan *plan, quern_stream stream);
@@ -256,6 +257,44 @@ typedef struct {
  * calls).  arguments as for quern_execute. */
 QUERN_API quern_status quern_time(quern_plan *plan, void *const *arguments, int n_arguments,
                                   quern_timing *out);
+
+/* What a run costs, and next to it, measured in turns with it, what it is to be compared with.  A
+ * timing of 0 replays was not measured: the host device has replay and call alone, the wall clock
+ * of a call; the copy needs as much memory again; the empty kernel needs NVRTC. */
+typedef struct {
+    /* One run among many in a CUDA graph, its arguments not in the L2 cache; the same on the same
+     * arguments again and again. */
+    quern_timing replay, warm;
+    /* One quern_execute among many, seen from the host; of that, until it returns. */
+    quern_timing call, host;
+    /* A copy on the device that moves `bytes`, half of them read; timed as replay is. */
+    quern_timing copy;
+    quern_timing empty_replay, empty_call, empty_host; /* a kernel that does nothing */
+    /* Sets of arguments that the runs of `replay` take in turns, so many that they make 3 times the
+     * L2 cache, 1024 at most; the bytes that a run touches of one. */
+    int n_sets;
+    double set_bytes;
+    int n_launches; /* kernels of a run */
+    /* What a run must move, every argument that it touches once, and compute; the least that this
+     * takes at the rates that are known of the target: bytes, and f32 without a matrix unit. */
+    double bytes, flops, floor_us;
+    double bytes_per_second, flops_per_second;
+} quern_costs;
+
+/* Arguments as for quern_execute; they and the weights are copied, and the plan must not be run by
+ * others meanwhile. */
+QUERN_API quern_status quern_bench(quern_plan *plan, void *const *arguments, int n_arguments,
+                                   quern_costs *out);
+
+/* What making a plan took: to open the device and NVRTC, where it was the first to need them; from
+ * program text to the source of kernels; to have that compiled, or from the cache (host device: by
+ * the C++ compiler); to have it on the device, with memory for it. */
+typedef struct {
+    double open_ms, front_end_ms, nvrtc_ms, load_ms;
+    int n_compiled, n_cached; /* kernels (host device: objects that hold all of them) */
+} quern_first_use;
+
+QUERN_API quern_status quern_plan_first_use(const quern_plan *plan, quern_first_use *out);
 
 /* ---- cache ---- */
 

@@ -67,6 +67,7 @@ struct quern_program {
     struct gen gen; // owns the tree
     struct source source;
     struct program_ast *ast;
+    double parse_ms;
 };
 
 // Runs a stage of the compiler with a way out for when memory ends.
@@ -100,14 +101,15 @@ struct quern_plan {
     struct loaded **loaded;     // one a kernel, the device's
     void *module;               // what the device keeps besides
     void *workspace, *own_workspace, *counters;
-    bool keeps;          // what depends on weights alone is computed once, and kept
-    bool changed;        // a weight, since that was computed
-    bool preparing;      // it may still be under way, on a stream that has `mark` behind it
+    bool keeps;     // what depends on weights alone is computed once, and kept
+    bool changed;   // a weight, since that was computed
+    bool preparing; // it may still be under way, on a stream that has `mark` behind it
     void *prepared, *mark;
     void **buffers; // where each buffer of the program is; inputs and outputs change with each run,
                     // weights stay bound
     void **block;   // room for the Args of the widest kernel
     char *json, *explained[2];
+    quern_first_use first_use;
 };
 
 void target_of_arch(const char *name,
@@ -115,6 +117,7 @@ void target_of_arch(const char *name,
 quern_status settle_arch(quern_plan *plan, const char *name, bool no_load);
 quern_status plan_code(quern_plan *plan, int i, struct code **out); // the lock is held
 void plan_drop_code(quern_plan *plan, int i); // and its entry: it does not load
+void plan_took_code(quern_plan *plan, double begun_ms, const struct code *code); // for first_use
 void plan_set_workspace(quern_plan *plan, void *workspace);
 const char *part_name(enum kernel_part part);
 char *build_command(const quern_plan *plan, bool host); // that fills the cache, the caller's
@@ -134,9 +137,18 @@ quern_status launch_kernels(quern_plan *plan, int first, int end, quern_stream s
 // and leave, with the lock held.
 quern_status launch_prepare(quern_plan *plan, bool even_unchanged, quern_stream stream);
 
-// check.c, time.c: quern.h
+// check.c, time.c, bench.c: quern.h
 
+double now_ms(void);                                  // of a clock that only goes forward
 void timing_of(double *us, int n, quern_timing *out); // sorts us
+
+struct bench {
+    quern_plan *plan;
+    void *const *given; // as quern_execute takes it
+    int n_given;
+    const bool *touched; // one per buffer: an argument, or prepared, that a run reads or writes
+    double bytes;        // as quern_costs has it
+};
 
 // explain.c: quern_plan_explain, quern_plan_json
 // doctor.c: quern_doctor

@@ -2,6 +2,14 @@
 
 #include "runtime/runtime.h"
 #include <stdlib.h>
+#include <time.h>
+
+double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
 
 static int ascending(const void *a, const void *b)
 {

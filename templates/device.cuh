@@ -3,5 +3,6 @@
 #include "types.cuh"
 #include "math.cuh"
 #include "memory.cuh"
+#include "async.cuh"
 #include "reduce.cuh"
 #include "registers.cuh"

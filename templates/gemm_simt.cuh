@@ -1,4 +1,4 @@
-// gemm_simt.cuh: Spec (gemm_simt.def), Acc, index_t, load_a, stage_a, load_b, stage_b and epilogue
+// gemm_simt.cuh: Spec (specs.def), Acc, index_t, load_a, stage_a, load_b, stage_b and epilogue
 // come in; out comes KERNEL, a batched contraction on the ordinary arithmetic units, for every size
 // and type:
 //
@@ -256,7 +256,7 @@ __device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shar
     Spot spot_a = a.spot(p.thread), spot_b = b.spot(p.thread);
     index_t m = c.m + spot_a.x, n = c.n + spot_b.x;
     index_t k_a = p.group * Spec::block_k + spot_a.k, k_b = p.group * Spec::block_k + spot_b.k;
-    // Places in shared memory, in bytes.
+    // Places in shared memory, in bytes: base, place and constant then go into the access itself.
     constexpr int size = sizeof(Acc);
     int group_a = p.group * (2 * Tile::buffer), group_b = group_a + Spec::block_k * Tile::stride_a;
     int read_a = (group_a + p.m) * size, read_b = (group_b + p.n) * size;
@@ -280,7 +280,7 @@ __device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shar
         }
         multiply(at(shared, read_a), at(shared, read_b), acc);
         if constexpr (Tile::promotes)
-            if (--until_promotion == 0) {
+            if (--until_promotion == 0) { // rare: its address is worked out when it is needed
                 move_to_sums<true>(acc, own_sums(shared, fresh_thread_index()));
                 until_promotion = Spec::promote_k / Spec::block_k;
             }

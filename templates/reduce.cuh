@@ -15,17 +15,14 @@ template <typename T> __device__ __forceinline__ T shuffle_xor(const T &x, int f
 #ifdef QUERN_HOST
     return __shfl_xor_sync(0xffffffffu, x, flip); // the host moves whole values
 #else
-    union Words {
-        T value;
-        uint32 word[sizeof(T) / 4];
-        __device__ Words(const T &v) : value(v)
-        {
-        }
-    } words(x);
+    uint32 word[sizeof(T) / 4];
+    memcpy(word, &x, sizeof x); // a union of both would be kept in local memory
 #pragma unroll
-    for (uint32 &word : words.word)
-        word = __shfl_xor_sync(0xffffffffu, word, flip);
-    return words.value;
+    for (int i = 0; i < (int)(sizeof(T) / 4); i++)
+        word[i] = __shfl_xor_sync(0xffffffffu, word[i], flip);
+    T y;
+    memcpy(&y, word, sizeof y);
+    return y;
 #endif
 }
 

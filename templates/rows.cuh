@@ -7,6 +7,11 @@
 // Spec::threads_per_row threads share a row: some lanes of a warp, or several warps.  Where the row
 // fits (Spec::resident) each thread keeps Spec::items vectors of it in registers through all
 // phases; a longer row is read again by every phase.
+//
+// Where there are many rows (Spec::staged) a block walks through them, and the next row is on its way
+// through shared memory while this one is reduced and stored: stage_elements issues the copies of a
+// vector, read_staged takes them into Elements, load_columns loads once what all rows share.  Each
+// thread reads what it copied itself, so that no barrier is needed.
 
 // Every thread of the block takes part, those past the last row too: barriers count all of them.
 template <typename Acc> __device__ inline void reduce_row(Acc &acc)
@@ -99,13 +104,76 @@ __device__ inline void streamed_row(const Args &args, index_t r, bool live, Row 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(Spec::threads)
-    KERNEL(const __grid_constant__ Args args)
+// Bytes of shared memory of one vector of every thread, of one of the two buffers.
+__device__ inline unsigned char *staged_region(int buffer, int item)
 {
-    const index_t step = (index_t)gridDim.x * Spec::rows_per_block;
-    index_t first = (index_t)blockIdx.x * Spec::rows_per_block;
-    for (; first < Spec::rows; first += step) {
-        const index_t r = first + threadIdx.x / Spec::threads_per_row;
+    return dynamic_shared() + Spec::staging_at +
+           (buffer * Spec::items + item) * Spec::threads * Spec::staged_bytes;
+}
+
+__device__ inline index_t row_of(index_t group)
+{
+    return group * Spec::rows_per_block + threadIdx.x / Spec::threads_per_row;
+}
+
+constexpr index_t n_groups = (Spec::rows + Spec::rows_per_block - 1) / Spec::rows_per_block;
+
+// Sends the rows of a group on their way; a group past the last one still counts as a group of copies.
+__device__ inline void issue_rows(const Args &args, index_t group, int buffer, Row &row)
+{
+    const index_t r = row_of(group);
+    if (group < n_groups && r < Spec::rows) {
+#pragma unroll
+        for (int i = 0; i < Spec::items; i++)
+            if (column_of(i) < Spec::cols)
+                stage_elements(args, r, column_of(i), staged_region(buffer, i));
+        load_row(args, r, row);
+    }
+    commit_copies();
+}
+
+__device__ inline void arrived_row(const Args &args, index_t r, int buffer, Row (&row)[1],
+                                   Elements<Spec::vec> (&e)[Spec::items])
+{
+    const bool live = r < Spec::rows;
+#pragma unroll
+    for (int i = 0; i < Spec::items; i++)
+        if (live && column_of(i) < Spec::cols) {
+            read_staged(staged_region(buffer, i), e[i]);
+            load_elements(args, r, column_of(i), e[i]);
+        }
+    Phases<Spec::phases - 1>::run(args, r, live, row, e);
+#pragma unroll
+    for (int i = 0; i < Spec::items; i++)
+        if (live && column_of(i) < Spec::cols)
+            store_elements(args, r, column_of(i), row, e[i]);
+    if (live && threadIdx.x % Spec::threads_per_row == 0)
+        store_row(args, r, row[0]);
+}
+
+__device__ inline void staged_rows(const Args &args)
+{
+    Elements<Spec::vec> e[Spec::items];
+#pragma unroll
+    for (int i = 0; i < Spec::items; i++)
+        if (column_of(i) < Spec::cols)
+            load_columns(args, column_of(i), e[i]);
+    Row row[1] = {}, next = {};
+    int buffer = 0;
+    issue_rows(args, blockIdx.x, buffer, row[0]);
+    for (index_t group = blockIdx.x; group < n_groups; group += gridDim.x) {
+        issue_rows(args, group + gridDim.x, buffer ^ 1, next);
+        wait_copies<1>();
+        arrived_row(args, row_of(group), buffer, row, e);
+        row[0] = next;
+        buffer ^= 1;
+    }
+}
+
+__device__ inline void plain_rows(const Args &args)
+{
+    for (index_t group = blockIdx.x; group < n_groups; group += gridDim.x) {
+        const index_t r = row_of(group);
         const bool live = Spec::rows % Spec::rows_per_block == 0 || r < Spec::rows;
         Row row[1];
         if (live)
@@ -117,4 +185,13 @@ extern "C" __global__ void __launch_bounds__(Spec::threads)
         if (live && threadIdx.x % Spec::threads_per_row == 0)
             store_row(args, r, row[0]);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(Spec::threads)
+    KERNEL(const __grid_constant__ Args args)
+{
+    if constexpr (Spec::staged)
+        staged_rows(args);
+    else
+        plain_rows(args);
 }

@@ -90,6 +90,16 @@ static void rewrite_case(const char *path, const char *input, const char *output
     ck_assert_int_eq(fclose(out), 0);
 }
 
+// The first line that differs, in either text; check's messages are short.
+static void fail_at_first_difference(const char *path, const char *expected, const char *got)
+{
+    size_t line = 0;
+    for (size_t i = 0; expected[i] == got[i]; i++)
+        if (expected[i] == '\n')
+            line = i + 1;
+    ck_abort_msg("%s\n-- recorded\n%.1500s\n-- now\n%.1500s", path, expected + line, got + line);
+}
+
 void golden_check(const char *folder, int i, void (*produce)(const char *input, FILE *out))
 {
     char path[512];
@@ -101,8 +111,18 @@ void golden_check(const char *folder, int i, void (*produce)(const char *input, 
     else if (!expected)
         ck_abort_msg("%s has no output yet: `make golden` writes it", path);
     else if (strcmp(expected, got) != 0)
-        ck_abort_msg("%s\n-- recorded\n%s-- now\n%s", path, expected, got);
+        fail_at_first_difference(path, expected, got);
     free(got);
+    free(text);
+}
+
+void golden_input(const char *folder, int i, void (*use)(const char *input))
+{
+    char path[512];
+    case_path(folder, i, path, sizeof path);
+    char *text = read_all(path);
+    output_in(text); // cuts it off
+    use(text);
     free(text);
 }
 

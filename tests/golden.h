@@ -11,6 +11,8 @@
 // At least 1, so that a folder that is not there fails in golden_check.
 int golden_count(const char *folder);
 void golden_check(const char *folder, int i, void (*produce)(const char *input, FILE *out));
+// The input of a case alone, for what else has to be true of it.
+void golden_input(const char *folder, int i, void (*use)(const char *input));
 
 // An input may begin with a line `-D B=2 -D N=3`: reads it into sizes and moves the input behind
 // it.

@@ -151,6 +151,11 @@ static const char composites[] =
     "output y4 = rms_norm(x, w, 1e-6)\noutput y5 = softmax(x, axis = 0)\n"
     "output y6 = softmax(gelu(x) + b, axis = 1) * w\noutput y7 = layer_norm(x)\n";
 
+static const char long_rows[] = "program long_rows(M, N)\n"
+                                "input x : %s[M, N]\nweight w : %s[N]\ninput z : %s[M]\n"
+                                "output y1 = softmax(x * z[:, None], axis = 1) * w\n"
+                                "output y2 = max(x, axis = 1)\n";
+
 static const char norms[] =
     "program norms(M, N)\n"
     "input x : %s[M, 4, N, 2]\nweight w : %s[4]\nweight b : %s[4]\nweight m : %s[4]\n"
@@ -222,6 +227,19 @@ START_TEST(composites_agree_with_the_reference)
 }
 END_TEST
 
+// Blocks that walk through long rows with the next one on its way: on a small GPU's few SMs there
+// are soon rows enough for that.
+START_TEST(many_long_rows_agree_with_the_reference)
+{
+    static const quern_plan_options small = {.arch = "sm_87"};
+    struct jobs *jobs = calloc(1, sizeof *jobs);
+    char *text = jobs->texts[jobs->n_texts++] = typed(long_rows, "f32");
+    add(jobs, text, "normal", 53, 16384);
+    jobs->job[0].options = getenv("QUERN_TEST_DEVICE") ? NULL : &small;
+    run_all(jobs);
+}
+END_TEST
+
 START_TEST(norms_agree_with_the_reference)
 {
     run_over_sizes(norms, "normal", 2, false);
@@ -290,6 +308,7 @@ Suite *kernels_suite(void)
     add_case(suite, "reductions", reductions_agree_with_the_reference);
     add_case(suite, "extremes", extremes_agree_with_the_reference);
     add_case(suite, "composites", composites_agree_with_the_reference);
+    add_case(suite, "long_rows", many_long_rows_agree_with_the_reference);
     add_case(suite, "norms", norms_agree_with_the_reference);
     add_case(suite, "movements", movements_agree_with_the_reference);
     add_case(suite, "contractions", contractions_agree_with_the_reference);

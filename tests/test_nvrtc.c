@@ -23,64 +23,50 @@ enum {
     FMA = 4     // an inner loop of many multiply-adds
 };
 
+// Programs of sizes M, N and K.
+static const char multiply_add[] = "input a : f32[N]\ninput b : f32[N]\noutput y = a * b + 1\n",
+                  activations[] = "input a : f16[N]\ninput p : bool[N]\n"
+                                  "output y = where(p, gelu(a), mish(a))\n"
+                                  "output z = logsumexp(stack([a, a * 2]), axis = 0) ** 2.5\n",
+                  padded[] = "input x : f32[M, N]\noutput y = pad(x.T, [[1, 2], [3, 4]]) / 3\n",
+                  softmax[] = "input x : f32[M, N]\noutput y = softmax(x, axis = 1)\n",
+                  layer_norm[] = "input x : f16[M, N]\nweight w : f32[N]\nweight b : f32[N]\n"
+                                 "output y = layer_norm(x, w, b)\n",
+                  argmax[] = "input x : bf16[M, N]\noutput i = argmax(x, axis = 1)\n"
+                             "output n = sum(x > 0, axis = 1)\n",
+                  columns[] = "input x : f32[M, N]\noutput s = sum(x, axis = 0)\n"
+                              "output a = amax(abs(x), axis = 0)\n",
+                  norm[] = "input x : f64[M, N]\noutput s = norm(x)\n",
+                  product[] = "input a : f32[M, K]\ninput b : f32[K, N]\noutput c = a @ b\n",
+                  dressed[] = "input a : f32[M, K]\ninput w : f32[N, K]\ninput b : f32[N]\n"
+                              "output c = gelu(linear(relu(a), w, b))\n",
+                  batched[] = "input a : f16[3, M, K]\ninput b : f16[3, K, N]\n"
+                              "output c = a @ b + 1\n",
+                  in_f64[] = "input a : f64[M, K]\ninput b : f64[N, K]\noutput c = a @ b.T\n";
+
 static const struct probe {
     const char *family, *text;
-    struct size sizes[4];
+    int64_t m, n, k;
     int alignment;
     unsigned expected;
 } probes[] = {
-    {"map",
-     "program p(N)\ninput a : f32[N]\ninput b : f32[N]\noutput y = a * b + 1\n",                   {{"N", 1 << 20}},
-     0, WIDE  },
-    {"map",
-     "program p(N)\ninput a : f32[N]\ninput b : f32[N]\noutput y = a * b + 1\n",                   {{"N", 1 << 20}},
-     4, NARROW},
-    {"map",
-     "program p(N)\ninput a : f16[N]\ninput p : bool[N]\noutput y = where(p, gelu(a), mish(a))\n"
-     "output z = log_softmax(stack([a, a * 2]), axis = 0)[0] ** 2.5\n",                            {{"N", 1000003}},
-     0, 0     },
-    {"map",
-     "program p(M, N)\ninput x : f32[M, N]\noutput y = pad(x.T, [[1, 2], [3, 4]]) / 3\n",          {{"M", 70001}, {"N", 70003}},
-     0, 0     },
-    {"rows",
-     "program p(M, N)\ninput x : f32[M, N]\noutput y = softmax(x, axis = 1)\n",                    {{"M", 4096}, {"N", 64}},
-     0, WIDE  },
-    {"rows",
-     "program p(M, N)\ninput x : f32[M, N]\noutput y = softmax(x, axis = 1)\n",                    {{"M", 4096}, {"N", 16384}},
-     0, WIDE  },
-    {"rows",
-     "program p(M, N)\ninput x : f32[M, N]\noutput y = softmax(x, axis = 1)\n",                    {{"M", 200}, {"N", 1 << 20}},
-     0, 0     },
-    {"rows",
-     "program p(M, N)\ninput x : f16[M, N]\nweight w : f32[N]\nweight b : f32[N]\n"
-     "output y = layer_norm(x, w, b)\n",                                                           {{"M", 4096}, {"N", 5120}},
-     0, 0     },
-    {"rows",
-     "program p(M, N)\ninput x : bf16[M, N]\noutput i = argmax(x, axis = 1)\n"
-     "output n = sum(x > 0, axis = 1)\n",                                                          {{"M", 129}, {"N", 777}},
-     0, 0     },
-    {"columns",
-     "program p(M, N)\ninput x : f32[M, N]\noutput m = mean(x, axis = 0)\n"
-     "output a = amax(abs(x), axis = 0)\n",                                                        {{"M", 100000}, {"N", 1024}},
-     0, 0     },
-    {"columns",
-     "program p(M, N)\ninput x : f64[M, N]\noutput s = norm(x)\n",                                 {{"M", 100000}, {"N", 1023}},
-     0, 0     },
-    {"gemm",
-     "program p(M, N, K)\ninput a : f32[M, K]\ninput b : f32[K, N]\noutput c = a @ b\n",           {{"M", 4096}, {"N", 4096}, {"K", 4096}},
-     0, FMA   },
-    {"gemm",
-     "program p(M, N, K)\ninput a : f32[M, K]\nweight w : f32[N, K]\nweight b : f32[N]\n"
-     "output c = gelu(linear(relu(a), w, b))\n",                                                   {{"M", 8}, {"N", 4093}, {"K", 4095}},
-     0, 0     },
-    {"gemm",
-     "program p(M, N, K)\ninput a : f16[3, M, K]\ninput b : f16[3, K, N]\noutput c = a @ b + 1\n", {{"M", 1000}, {"N", 1024}, {"K", 512}},
-     0, FMA   },
-    {"gemm",
-     "program p(M, N, K)\ninput a : f64[M, K]\ninput b : f64[N, K]\noutput c = a @ b.T\n",         {{"M", 500}, {"N", 500}, {"K", 500}},
-     0, 0     },
+    {"map",     multiply_add, 1,      1 << 20, 1,    0, WIDE  },
+    {"map",     multiply_add, 1,      1 << 20, 1,    4, NARROW},
+    {"map",     activations,  1,      1000003, 1,    0, 0     },
+    {"map",     padded,       70001,  70003,   1,    0, 0     },
+    {"rows",    softmax,      4096,   64,      1,    0, WIDE  },
+    {"rows",    softmax,      4096,   16384,   1,    0, WIDE  },
+    {"rows",    softmax,      200,    1 << 20, 1,    0, 0     },
+    {"rows",    layer_norm,   4096,   5120,    1,    0, 0     },
+    {"rows",    argmax,       129,    777,     1,    0, 0     },
+    {"columns", columns,      100000, 1024,    1,    0, 0     },
+    {"columns", norm,         100000, 1023,    1,    0, 0     },
+    {"gemm",    product,      4096,   4096,    4096, 0, FMA   },
+    {"gemm",    dressed,      8,      4093,    4095, 0, 0     },
+    {"gemm",    batched,      1000,   1024,    512,  0, FMA   },
+    {"gemm",    in_f64,       500,    500,     500,  0, 0     },
 };
-enum { N_PROBES = sizeof probes / sizeof *probes, MAX_FAULTS = 64 };
+enum { N_PROBES = sizeof probes / sizeof *probes, MAX_FAULTS = 8 };
 
 // ---- one kernel ----
 
@@ -96,7 +82,7 @@ static void fault(struct faults *f, const struct kernel *k, const char *format, 
     __attribute__((format(printf, 3, 4)));
 static void fault(struct faults *f, const struct kernel *k, const char *format, ...)
 {
-    char why[4096];
+    char why[600];
     va_list list;
     va_start(list, format);
     vsnprintf(why, sizeof why, format, list);
@@ -137,10 +123,12 @@ static void check_census(struct faults *f, const struct kernel *k, unsigned expe
                          const struct cubin *c)
 {
     int local = cubin_count(c, OPCODE_load_local) + cubin_count(c, OPCODE_store_local);
+    // The compiler may park a scalar or two of the outermost loop, to fit one more block on the SM.
+    int parked = expected & FMA ? 0 : 8;
     int loads = cubin_count(c, OPCODE_load_global), stores = cubin_count(c, OPCODE_store_global);
     int wide = cubin_count_wide(c, OPCODE_load_global, WIDTH_16);
     int wide_stores = cubin_count_wide(c, OPCODE_store_global, WIDTH_16);
-    if (local || c->frame_bytes)
+    if (c->frame_bytes > parked || local > parked)
         fault(f, k, "%d accesses to local memory, a frame of %d bytes", local, c->frame_bytes);
     if (!loads || !stores)
         fault(f, k, "%d loads, %d stores of global memory", loads, stores);
@@ -149,8 +137,7 @@ static void check_census(struct faults *f, const struct kernel *k, unsigned expe
               stores);
     if (expected & NARROW && (wide || wide_stores))
         fault(f, k, "%d loads and %d stores are 16 bytes wide", wide, wide_stores);
-    if (expected & FMA && cubin_count(c, OPCODE_ffma) < 128 && strcmp(f->arch, "sm_100") &&
-        strcmp(f->arch, "sm_120"))
+    if (expected & FMA && cubin_count(c, OPCODE_ffma) < 128)
         fault(f, k, "%d multiply-adds", cubin_count(c, OPCODE_ffma));
 }
 
@@ -182,25 +169,27 @@ static void try_kernel(struct faults *f, const struct kernel *k, unsigned expect
 
 // ---- all of them ----
 
-static void try_probe(struct faults *f, const struct probe *probe)
+static void try_probe(struct faults *f, const struct probe *p)
 {
     struct compiled c;
-    int n = 0;
-    while (n < 4 && probe->sizes[n].name)
-        n++;
-    compile_text(&c, probe->text,
-                 &(struct compile_options){.target = target_find(f->arch),
-                                           .sizes = probe->sizes,
-                                           .n_sizes = n,
-                                           .alignment = probe->alignment});
-    struct kernel none = {.expression = probe->text, .spec = ""};
+    struct size sizes[] = {
+        {"M", p->m},
+        {"N", p->n},
+        {"K", p->k}
+    };
+    struct compile_options options = {
+        .target = target_find(f->arch), .sizes = sizes, .n_sizes = 3, .alignment = p->alignment};
+    char text[512];
+    snprintf(text, sizeof text, "program p(M, N, K)\n%s", p->text);
+    compile_text(&c, text, &options);
+    struct kernel none = {.expression = p->text, .spec = ""};
+    int last = c.program.n_kernels - 1;
     if (!c.ok)
         fault(f, &none, "%s", c.shown);
-    else if (strcmp(c.program.kernels[c.program.n_kernels - 1].family, probe->family) != 0)
-        fault(f, &none, "%s was expected, not %s", probe->family,
-              c.program.kernels[c.program.n_kernels - 1].family);
-    for (int i = 0; c.ok && i < c.program.n_kernels; i++)
-        try_kernel(f, &c.program.kernels[i], i == c.program.n_kernels - 1 ? probe->expected : 0);
+    else if (strcmp(c.program.kernels[last].family, p->family) != 0)
+        fault(f, &none, "%s was expected, not %s", p->family, c.program.kernels[last].family);
+    for (int i = 0; c.ok && i <= last; i++)
+        try_kernel(f, &c.program.kernels[i], i == last ? p->expected : 0);
     compiled_free(&c);
 }
 

@@ -40,6 +40,23 @@ START_TEST(sizes_come_from_options_and_files_and_must_agree)
 }
 END_TEST
 
+START_TEST(weights_are_prepared_or_not_as_asked)
+{
+    static const char *const ways[] = {"prepared", "each-run"};
+    struct result r;
+    write_text("kept.qn", "program kept(N)\ninput x : f32[N]\nweight w : f32[N, N]\n"
+                          "output y = x * sum(w, axis = 0)\n");
+    for (int i = 0; i < 2; i++) {
+        quern(&r, NULL, "run %s -D N=5 --random 1 --device host --check -v --weights %s",
+              in_folder("kept.qn"), ways[i]);
+        ck_assert_msg(r.status == 0, "%s", r.err);
+        ck_assert_ptr_nonnull(strstr(r.out, "kernel kept_prepare_0_"));
+        ck_assert_ptr_nonnull(strstr(r.out, i ? "prepared 0 bytes" : "prepared 256 bytes"));
+        ck_assert_ptr_nonnull(strstr(r.out, "ok against the f64 reference"));
+    }
+}
+END_TEST
+
 START_TEST(what_is_missing_or_unknown_is_named)
 {
     struct result r;
@@ -198,6 +215,7 @@ Suite *run_suite(void)
     tcase_add_unchecked_fixture(runs, make_folder, remove_folder);
     tcase_add_test(runs, a_wrong_program_is_shown_with_its_place);
     tcase_add_test(runs, sizes_come_from_options_and_files_and_must_agree);
+    tcase_add_test(runs, weights_are_prepared_or_not_as_asked);
     tcase_add_test(runs, what_is_missing_or_unknown_is_named);
     tcase_add_test(runs, a_file_of_another_dtype_or_shape_names_both);
     tcase_add_test(runs, random_data_depends_on_the_seed_alone);

@@ -8,6 +8,8 @@ static const char summary[] =
     "\n"
     "  quern emit    FILE.qn -D B=8 ... --arch sm_90a,sm_80 -o out/   kernels as files\n"
     "  quern run     FILE.qn -D B=8 ... --random 1 --check            run and check\n"
+    "  quern bench   FILE.qn -D B=8 ...                               what a run costs, and its "
+    "floor\n"
     "  quern explain FILE.qn -D B=8 ... --arch sm_90a                 what it becomes, and why\n"
     "  quern cache   path|list|verify|prune|clear                     the compiled kernels kept on "
     "disk\n"
@@ -25,6 +27,9 @@ static const char program_options[] =
     "  --math real|strict real: sums may be reassociated and products fused, as a GEMM does "
     "(default);\n"
     "                     strict: operator by operator, bit-identical to the reference\n"
+    "  --weights MODE     prepared: what depends on weights alone is computed once, and kept "
+    "(default);\n"
+    "                     each-run: nothing is kept, it is computed in every run\n"
     "  --alignment N      promise that every argument's address is a multiple of N bytes, 1 to "
     "256\n"
     "                     (default 16)\n";
@@ -75,6 +80,29 @@ static const char run_options[] =
     "  -v                 say which kernels run\n"
     "With --alignment N, arguments are placed at multiples of N bytes and of no more.\n";
 
+static const char bench_text[] =
+    "quern bench FILE [-D NAME=NUMBER ...] [--in NAME=FILE.npy ...] [--random SEED] [--out "
+    "NAME=FILE.npy ...]\n"
+    "            [--device auto|cuda|host] [--json] [--plot FILE.svg]\n"
+    "\n"
+    "Says what a run costs on a GPU, median, minimum and maximum:\n"
+    "  replay             replayed from a CUDA graph, its data in memory and not in the cache\n"
+    "  warm               the same with its data in the cache, where it fits\n"
+    "  call               called from the host\n"
+    "and next to it, measured in turns with it:\n"
+    "  copy               a copy on the device that moves as many bytes\n"
+    "  empty              a kernel that does nothing\n"
+    "and what the first use costs, without (cold) and with the cache of compiled kernels "
+    "(cached).\n"
+    "On the host: the wall clock of a call, and no measure of the kernels.\n"
+    "\n";
+
+static const char bench_options[] =
+    "  --in, --out, --random, --device, --arch, --no-cache, --offline: as run has them; without\n"
+    "                     --random the seed is 1\n"
+    "  --json             one JSON object on standard output, text for people on standard error\n"
+    "  --plot FILE.svg    draw the run under the roofs of memory and arithmetic\n";
+
 static const char explain_text[] =
     "quern explain FILE -D NAME=NUMBER ... [--arch ARCH] [--dump STAGE,...] [--json]\n"
     "\n"
@@ -84,8 +112,8 @@ static const char explain_text[] =
 
 static const char explain_options[] =
     "  --arch ARCH        sm_90a, ...; native: of the GPU here (default; without one sm_90a)\n"
-    "  --dump STAGE,...   also show what stages made: parse, graph, rewrite, fuse, schedule, "
-    "source\n"
+    "  --dump STAGE,...   also show what stages made: parse, graph, rewrite, split, fuse, "
+    "schedule, source\n"
     "  --json             one JSON object on standard output, dumps on standard error\n";
 
 static const char cache_text[] =
@@ -119,6 +147,7 @@ static const struct {
 } topics[] = {
     {"emit",    {emit_text, program_options, emit_options}      },
     {"run",     {run_text, program_options, run_options}        },
+    {"bench",   {bench_text, program_options, bench_options}    },
     {"explain", {explain_text, program_options, explain_options}},
     {"cache",   {cache_text, "", ""}                            },
     {"doctor",  {doctor_text, "", ""}                           },

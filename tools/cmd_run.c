@@ -34,25 +34,13 @@ static const struct tensor *output(const struct run *r, int i)
 
 // ---- before ----
 
-static enum exit_status names_an_output(const struct run *r, const char *option,
-                                        const struct binding *b)
-{
-    for (int i = 0; i < n_outputs(r); i++)
-        if (!strcmp(output(r, i)->argument.name, b->name))
-            return STATUS_done;
-    return complain(STATUS_wrong, "%s %s=%s: the program has no output %s", option, b->name,
-                    b->file, b->name);
-}
-
 static enum exit_status check_names(const struct run *r)
 {
     const struct options *o = r->options;
-    enum exit_status status = STATUS_done;
-    for (int i = 0; status == STATUS_done && i < o->n_out; i++)
-        status = names_an_output(r, "--out", &o->out[i]);
-    for (int i = 0; status == STATUS_done && i < o->n_expect; i++)
-        status = names_an_output(r, "--expect", &o->expect[i]);
-    return status;
+    enum exit_status status = tensors_name_outputs(&r->tensors, "--out", o->out, o->n_out);
+    if (status != STATUS_done)
+        return status;
+    return tensors_name_outputs(&r->tensors, "--expect", o->expect, o->n_expect);
 }
 
 static enum exit_status read_files(struct run *r)
@@ -96,25 +84,6 @@ static void describe_kernels(const struct run *r)
 
 // ---- the run ----
 
-static enum exit_status bind_arguments(struct run *r)
-{
-    struct tensors *t = &r->tensors;
-    r->arguments = calloc((size_t)t->n + 1, sizeof *r->arguments);
-    if (!r->arguments)
-        return complain(STATUS_missing, "out of memory");
-    for (int i = 0; i < t->n; i++) {
-        const struct tensor *x = &t->tensor[i];
-        if (x->argument.role != QUERN_WEIGHT) {
-            r->arguments[r->n_arguments++] = x->device;
-            continue;
-        }
-        quern_status got = quern_bind(r->plan, x->argument.name, x->device);
-        if (got != QUERN_OK)
-            return session_failure(&r->session, got);
-    }
-    return STATUS_done;
-}
-
 static enum exit_status execute(struct run *r)
 {
     struct progress *progress = progress_begin("running");
@@ -132,27 +101,6 @@ static enum exit_status execute(struct run *r)
 }
 
 // ---- after ----
-
-static enum exit_status write_outputs(const struct run *r)
-{
-    for (int i = 0; i < n_outputs(r); i++)
-        for (int k = 0; k < r->options->n_out; k++) {
-            const struct binding *b = &r->options->out[k];
-            const struct tensor *x = output(r, i);
-            if (strcmp(x->argument.name, b->name))
-                continue;
-            size_t n;
-            char *header = npy_header(x->argument.dtype, x->argument.rank, x->argument.dim, &n);
-            if (!header)
-                return complain(STATUS_missing, "out of memory");
-            bool ok = write_file(b->file, header, n, x->host, (size_t)x->argument.bytes);
-            free(header);
-            if (!ok)
-                return STATUS_wrong;
-            fprintf(r->people, "%s written to %s\n", b->name, b->file);
-        }
-    return STATUS_done;
-}
 
 static double *doubles(const quern_argument *a)
 {
@@ -274,7 +222,7 @@ static enum exit_status run_program(struct run *r)
     if (status == STATUS_done)
         status = tensors_upload(&r->tensors, &r->session);
     if (status == STATUS_done)
-        status = bind_arguments(r);
+        status = tensors_bind(&r->tensors, &r->session, r->plan, &r->arguments, &r->n_arguments);
     if (status != STATUS_done)
         return status;
 
@@ -289,7 +237,7 @@ static enum exit_status run_program(struct run *r)
     if (status == STATUS_done)
         status = tensors_download(&r->tensors, &r->session);
     if (status == STATUS_done)
-        status = write_outputs(r);
+        status = tensors_write(&r->tensors, r->options, r->people);
     if (status == STATUS_done)
         status = compare_all(r);
     return status == STATUS_done ? report(r) : status;

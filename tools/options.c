@@ -189,6 +189,12 @@ static enum exit_status set_dump(struct options *o, char *value)
     return STATUS_done;
 }
 
+static enum exit_status set_plot(struct options *o, char *value)
+{
+    o->plot = value;
+    return *value ? STATUS_done : complain(STATUS_usage, "--plot: expected a file");
+}
+
 static enum exit_status set_random(struct options *o, char *value)
 {
     int64_t seed;
@@ -227,30 +233,31 @@ struct option {
     size_t flag;                                             // where in struct options its bool is
 };
 
-enum { PLANS = EMIT | RUN | EXPLAIN, ALL = PLANS | CACHE | DOCTOR | HELP };
+enum { PLANS = EMIT | RUN | BENCH | EXPLAIN, ALL = PLANS | CACHE | DOCTOR | HELP };
 #define FLAG(name) offsetof(struct options, name)
 
 static const struct option table[] = {
-    {"-D",          PLANS,                  set_size,      0             },
-    {"--arch",      PLANS,                  set_arch,      0             },
-    {"--math",      PLANS,                  set_math,      0             },
-    {"--weights",   PLANS,                  set_weights,   0             },
-    {"--alignment", PLANS,                  set_alignment, 0             },
-    {"-o",          EMIT,                   set_out_dir,   0             },
-    {"--format",    EMIT,                   set_format,    0             },
-    {"--in",        RUN,                    set_in,        0             },
-    {"--out",       RUN,                    set_out,       0             },
-    {"--expect",    RUN,                    set_expect,    0             },
-    {"--random",    RUN,                    set_random,    0             },
-    {"--device",    RUN,                    set_device,    0             },
-    {"--check",     RUN,                    NULL,          FLAG(check)   },
-    {"--time",      RUN,                    NULL,          FLAG(time)    },
-    {"--dump",      EXPLAIN,                set_dump,      0             },
-    {"--json",      RUN | EXPLAIN | DOCTOR, NULL,          FLAG(json)    },
-    {"--max-bytes", CACHE,                  set_max_bytes, 0             },
-    {"--no-cache",  EMIT | RUN | DOCTOR,    NULL,          FLAG(no_cache)},
-    {"--offline",   EMIT | RUN,             NULL,          FLAG(offline) },
-    {"-v",          ALL,                    NULL,          FLAG(verbose) },
+    {"-D",          PLANS,                          set_size,      0             },
+    {"--arch",      PLANS,                          set_arch,      0             },
+    {"--math",      PLANS,                          set_math,      0             },
+    {"--weights",   PLANS,                          set_weights,   0             },
+    {"--alignment", PLANS,                          set_alignment, 0             },
+    {"-o",          EMIT,                           set_out_dir,   0             },
+    {"--format",    EMIT,                           set_format,    0             },
+    {"--in",        RUN | BENCH,                    set_in,        0             },
+    {"--out",       RUN | BENCH,                    set_out,       0             },
+    {"--expect",    RUN,                            set_expect,    0             },
+    {"--random",    RUN | BENCH,                    set_random,    0             },
+    {"--device",    RUN | BENCH,                    set_device,    0             },
+    {"--check",     RUN,                            NULL,          FLAG(check)   },
+    {"--time",      RUN,                            NULL,          FLAG(time)    },
+    {"--plot",      BENCH,                          set_plot,      0             },
+    {"--dump",      EXPLAIN,                        set_dump,      0             },
+    {"--json",      RUN | BENCH | EXPLAIN | DOCTOR, NULL,          FLAG(json)    },
+    {"--max-bytes", CACHE,                          set_max_bytes, 0             },
+    {"--no-cache",  EMIT | RUN | BENCH | DOCTOR,    NULL,          FLAG(no_cache)},
+    {"--offline",   EMIT | RUN | BENCH,             NULL,          FLAG(offline) },
+    {"-v",          ALL,                            NULL,          FLAG(verbose) },
 };
 enum { N_OPTIONS = sizeof table / sizeof *table };
 

@@ -10,6 +10,7 @@
 const struct command commands[] = {
     {"emit",    EMIT,    "FILE",   true,  cmd_emit   },
     {"run",     RUN,     "FILE",   true,  cmd_run    },
+    {"bench",   BENCH,   "FILE",   true,  cmd_bench  },
     {"explain", EXPLAIN, "FILE",   true,  cmd_explain},
     {"cache",   CACHE,   "ACTION", true,  cmd_cache  },
     {"doctor",  DOCTOR,  NULL,     false, cmd_doctor },

@@ -60,7 +60,7 @@ static void log_line(void *user, const char *line)
 enum exit_status session_open(struct session *s, const struct options *o, quern_device device)
 {
     *s = (struct session){.options = o};
-    bool takes_program = o->command->id & (EMIT | RUN | EXPLAIN);
+    bool takes_program = o->command->id & (EMIT | RUN | BENCH | EXPLAIN);
     if (takes_program && !(s->text = read_program(o->operand, &s->n_bytes)))
         return STATUS_wrong;
     quern_options options = {

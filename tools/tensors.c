@@ -229,6 +229,69 @@ enum exit_status tensors_download(struct tensors *t, const struct session *s)
     return STATUS_done;
 }
 
+enum exit_status tensors_bind(const struct tensors *t, const struct session *s, quern_plan *plan,
+                              void ***arguments, int *n_arguments)
+{
+    *n_arguments = 0;
+    *arguments = calloc((size_t)t->n + 1, sizeof **arguments);
+    if (!*arguments)
+        return complain(STATUS_missing, "out of memory");
+    for (int i = 0; i < t->n; i++) {
+        const struct tensor *x = &t->tensor[i];
+        if (x->argument.role != QUERN_WEIGHT) {
+            (*arguments)[(*n_arguments)++] = x->device;
+            continue;
+        }
+        quern_status got = quern_bind(plan, x->argument.name, x->device);
+        if (got != QUERN_OK)
+            return session_failure(s, got);
+    }
+    return STATUS_done;
+}
+
+// ---- outputs ----
+
+static const struct tensor *find_output(const struct tensors *t, const char *name)
+{
+    for (int i = t->n_in; i < t->n; i++)
+        if (!strcmp(t->tensor[i].argument.name, name))
+            return &t->tensor[i];
+    return NULL;
+}
+
+enum exit_status tensors_name_outputs(const struct tensors *t, const char *option,
+                                      const struct binding *list, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!find_output(t, list[i].name))
+            return complain(STATUS_wrong, "%s %s=%s: the program has no output %s", option,
+                            list[i].name, list[i].file, list[i].name);
+    return STATUS_done;
+}
+
+static enum exit_status write_output(const struct tensor *x, const char *file)
+{
+    size_t n;
+    char *header = npy_header(x->argument.dtype, x->argument.rank, x->argument.dim, &n);
+    if (!header)
+        return complain(STATUS_missing, "out of memory");
+    bool ok = write_file(file, header, n, x->host, (size_t)x->argument.bytes);
+    free(header);
+    return ok ? STATUS_done : STATUS_wrong;
+}
+
+enum exit_status tensors_write(const struct tensors *t, const struct options *o, FILE *people)
+{
+    for (int i = 0; i < o->n_out; i++) {
+        const struct binding *b = &o->out[i];
+        enum exit_status status = write_output(find_output(t, b->name), b->file);
+        if (status != STATUS_done)
+            return status;
+        fprintf(people, "%s written to %s\n", b->name, b->file);
+    }
+    return STATUS_done;
+}
+
 void tensors_free(struct tensors *t, quern *q)
 {
     for (int i = 0; i < t->n; i++) {

@@ -17,7 +17,7 @@ enum exit_status {
 
 // options.c: argv to struct options
 
-enum { EMIT = 1, RUN = 2, EXPLAIN = 4, CACHE = 8, DOCTOR = 16, HELP = 32 };
+enum { EMIT = 1, RUN = 2, EXPLAIN = 4, CACHE = 8, DOCTOR = 16, HELP = 32, BENCH = 64 };
 
 struct options;
 
@@ -41,7 +41,7 @@ struct options {
     struct binding *in, *out, *expect;
     const char **archs;
     int n_sizes, n_in, n_out, n_expect, n_archs;
-    const char *out_dir, *dump;
+    const char *out_dir, *dump, *plot;
     quern_device device;
     bool source_format, check, time, json, strict, each_run, verbose, random, offline, no_cache;
     uint64_t seed;
@@ -61,6 +61,7 @@ const char *nearest(const char *word, const char *const *candidates, int n); // 
 
 enum exit_status cmd_emit(const struct options *o);
 enum exit_status cmd_run(const struct options *o);
+enum exit_status cmd_bench(const struct options *o);
 enum exit_status cmd_explain(const struct options *o);
 enum exit_status cmd_cache(const struct options *o);
 enum exit_status cmd_doctor(const struct options *o);
@@ -128,6 +129,15 @@ enum exit_status tensors_fill(struct tensors *t, const struct session *s, const 
                               struct npy *files);
 enum exit_status tensors_upload(struct tensors *t, const struct session *s);
 enum exit_status tensors_download(struct tensors *t, const struct session *s);
+// Binds the weights; arguments: the other pointers, as quern_execute takes them, the caller's to
+// free.
+enum exit_status tensors_bind(const struct tensors *t, const struct session *s, quern_plan *plan,
+                              void ***arguments, int *n_arguments);
+// Whether each name of the list is an output's.
+enum exit_status tensors_name_outputs(const struct tensors *t, const char *option,
+                                      const struct binding *list, int n);
+enum exit_status tensors_write(const struct tensors *t, const struct options *o,
+                               FILE *people); // --out
 void tensors_free(struct tensors *t, quern *q);
 bool same_shape(const quern_argument *a, const struct npy *file);
 enum exit_status mismatch(const quern_argument *a, const char *path,
