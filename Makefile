@@ -1,6 +1,7 @@
 # quern: make            the command and the libraries, in build/
 #        make demo       installs what is missing, builds, runs and checks the first example
-#        make check      every test that needs no GPU          SAN=1: under address and undefined sanitizers
+#        make check      every test that needs no GPU, under address and undefined-behaviour sanitizers
+#        make check-gpu  the same tests on a GPU
 #        make lint       columns, format, includes, no mutable globals in gen/
 #        make golden     rewrites tests/golden from what the stages say now; read the diff
 #        make bundle     build/bundle: tests and command with the libraries they need, for a bare GPU machine
@@ -57,8 +58,12 @@ $(BUILD)/check: $(CHECK) $(BUILD)/tools/npy.o $(BUILD)/libquern.a
 
 demo:
 	@sh tools/demo.sh
-check: all $(BUILD)/quant_linear $(BUILD)/check
+check:
+	@$(MAKE) --no-print-directory SAN=1 checked
+checked: all $(BUILD)/quant_linear $(BUILD)/check
 	$(BUILD)/check
+check-gpu: all $(BUILD)/quant_linear $(BUILD)/check
+	QUERN_TEST_DEVICE=cuda $(BUILD)/check
 golden: $(BUILD)/check
 	QUERN_GOLDEN=rewrite $(BUILD)/check
 
@@ -78,5 +83,5 @@ install: all
 clean:
 	rm -rf build build-san
 
-.PHONY: all demo check golden lint bundle install clean
+.PHONY: all demo check checked check-gpu golden lint bundle install clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
