@@ -271,8 +271,8 @@ struct receipt {
 };
 
 // receipt: NULL, or zeroed by the caller and filled.
-struct graph *rewrite(struct gen *g, const struct graph *graph, const struct rewrite_options *options,
-                      struct receipt *receipt);
+struct graph *rewrite(struct gen *g, const struct graph *graph,
+                      const struct rewrite_options *options, struct receipt *receipt);
 
 // target.c: what is known of a GPU
 

@@ -5,14 +5,17 @@
 // what may stand in for its root and the engine weighs it: what would come alive against what would
 // die.  A replacement is kept if it costs less time, or the same time in fewer nodes; else nothing
 // has happened.  That is the measure that shrinks, (time, nodes), and why rewriting ends and never
-// makes a program slower by the model.  A rule that only prepares the way for another says what
-// that one will save (promise); it counts as if it had.
+// makes a program slower by the model.
 //
-// Who looks at a changed node is looked at again, three users up, since rules see that deep.  STEPS
-// looks per node bound the whole.
+// A rule that only prepares the way for another promises what that one will save, and it counts as
+// saved.  Such rules go one way only: sums down to the contractions below them, permutes, reshapes
+// and slices past reductions and towards the loads.
 //
-// A real rule leaves alone what a discontinuous op looks at if every bit of it is specified: a
-// quantiser's steps stay where they are.
+// Who looks at a changed node is looked at again, LOOK_UP users up, since rules see that deep.
+// STEPS looks per node bound the whole, and what is reached by then is a right graph too.
+//
+// A rule that is not exact leaves alone what a discontinuous op looks at if every bit of it is
+// specified: a quantiser's steps stay where they are.
 
 #include "gen/rewrite.h"
 #include <assert.h>

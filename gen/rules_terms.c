@@ -87,7 +87,8 @@ static struct node *small_factors(struct rewriter *r, struct node *n)
         struct node *y = n->in[i & 1], *b = n->in[1 - (i & 1)];
         struct node *x = y->op == OP_mul ? y->in[i >> 1] : NULL;
         struct node *a = x ? y->in[1 - (i >> 1)] : NULL;
-        if (!x || !is_smaller(a, x) || !is_smaller(b, x))
+        double of_a, of_b;
+        if (!x || !is_smaller(a, x) || !is_smaller(b, x) || (number(a, &of_a) && number(b, &of_b)))
             continue;
         struct node *ab = make2(r, OP_mul, a, b);
         if (is_smaller(ab, x))

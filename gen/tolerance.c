@@ -346,13 +346,17 @@ static struct error node_error(const struct node *n, const struct error *known)
         e = movement_error(n, known);
         break;
     }
-    bool is_computed = op_info[n->op].kind != KIND_leaf && op_info[n->op].kind != KIND_movement;
-    if (is_computed && is_narrow(n->dtype)) // it may pass through memory to the next kernel
-        e.relative += ulp(n->dtype);
     if (is_exact(n))
         e.absolute = e.relative = e.biased = 0;
     e.size = fmin(e.size, LARGEST_SIZE);
     return e;
+}
+
+// A narrow value may pass through memory on its way to another kernel.
+static bool may_be_stored(const struct node *n)
+{
+    enum op_kind kind = op_info[n->op].kind;
+    return is_narrow(n->dtype) && kind != KIND_leaf && kind != KIND_movement && !is_exact(n);
 }
 
 // Without memory for the analysis nothing is tolerated.
@@ -364,8 +368,11 @@ struct tolerance tolerance(const struct graph *graph, const struct node *output)
         free(known);
         return t;
     }
-    for (int i = 0; i <= output->id; i++)
+    for (int i = 0; i <= output->id; i++) {
         known[i] = node_error(graph->nodes[i], known);
+        if (i < output->id && may_be_stored(graph->nodes[i]))
+            known[i].relative += ulp(graph->nodes[i]->dtype);
+    }
     int least_exponent = output->dtype == DT_f16 ? -24 : output->dtype == DT_bf16 ? -133 : -142;
     t.absolute =
         known[output->id].absolute + ldexp(2, output->dtype == DT_f64 ? -1073 : least_exponent);
