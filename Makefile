@@ -2,6 +2,7 @@
 #        make demo       installs what is missing, builds, runs and checks the first example
 #        make check      every test that needs no GPU, under address and undefined-behaviour sanitizers
 #        make check-gpu  the same tests on a GPU
+#        make fuzz       N random programs, fused, against the reference
 #        make lint       columns, format, includes, no mutable globals in gen/
 #        make golden     rewrites tests/golden from what the stages say now; read the diff
 #        make bundle     build/bundle: tests and command with the libraries they need, for a bare GPU machine
@@ -16,8 +17,8 @@ VERSION = $(shell sed -n 's/.*QUERN_VERSION "\(.*\)"/\1/p' runtime/quern.h)
 LIBS   := $(shell pkg-config --libs libsodium jansson 2>/dev/null)
 
 GEN     := arena diag map lex parse_expr parse print_syntax sizes values scalar evaluate subscript expand builtins shapes einsum build \
-           graph movement graph_check print read read_node working make cost range patterns rules_arithmetic rules_movement rules_terms rules_power rules_range rules_monotone rules_normalise rules_reduction rules_groups rules_contraction rules_scale rewrite split index index_domain lower nest fuse describe target access gemm_tiles schedule emit_names emit_value emit_phase emit storage eval_ops eval_reduce eval_move eval tolerance compile tables prelude
-RUNTIME := message driver nvrtc_find nvrtc device_cuda launch_cuda order_cuda time_cuda bench_cuda device_host host_launch fiber device_on_host entry lock store cache program arch code plan weights execute check time bench explain doctor quern
+           graph movement graph_check print read read_node working make cost range patterns rules_arithmetic rules_movement rules_terms rules_power rules_range rules_monotone rules_normalise rules_reduction rules_groups rules_contraction rules_scale rewrite split index index_domain lower nest fuse describe target mask access gemm_tiles schedule emit_names emit_value emit_phase emit storage eval_ops eval_reduce eval_move eval tolerance compile tables prelude
+RUNTIME := message driver nvrtc_find nvrtc device_cuda launch_cuda order_cuda time_cuda bench_cuda device_host host_launch fiber device_on_host entry lock store cache program arch code plan weights execute check time bench receipt explain doctor quern
 TOOLS   := quern options nearest session files cmd_emit cmd_run npy tensors random report cmd_bench report_bench roofline cmd_explain cmd_cache \
            cmd_doctor cmd_help progress
 TESTS   := $(basename $(notdir $(wildcard tests/*.c)))
@@ -64,6 +65,8 @@ checked: all $(BUILD)/quant_linear $(BUILD)/check
 	$(BUILD)/check
 check-gpu: all $(BUILD)/quant_linear $(BUILD)/check
 	QUERN_TEST_DEVICE=cuda $(BUILD)/check
+fuzz: $(BUILD)/check
+	QUERN_FUZZ=$(or $(N),20000) $(BUILD)/check random
 golden: $(BUILD)/check
 	QUERN_GOLDEN=rewrite $(BUILD)/check
 
@@ -83,5 +86,5 @@ install: all
 clean:
 	rm -rf build build-san
 
-.PHONY: all demo check checked check-gpu golden lint bundle install clean
+.PHONY: all demo check checked check-gpu fuzz golden lint bundle install clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -2,7 +2,23 @@
 
 #include "gen/kernel.h"
 
-static void collect(struct accesses *a, const struct value *v, bool *seen, double points)
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static double points_over(const struct nest *nest, uint32_t variables)
+{
+    double n = 1;
+    for (int v = 0; v < VAR_COUNT; v++)
+        if (variables >> v & 1 && nest->extent[v] > 1)
+            n *= (double)nest->extent[v];
+    return n;
+}
+
+// What is one value for a whole row is computed once for it.
+static void collect(struct accesses *a, const struct nest *nest, const struct value *v, bool *seen,
+                    double points)
 {
     if (!v || seen[v->id])
         return;
@@ -10,23 +26,20 @@ static void collect(struct accesses *a, const struct value *v, bool *seen, doubl
     if (v->kind == VALUE_load)
         a->loads[a->n_loads++] = v;
     if (v->kind == VALUE_op)
-        a->flops += op_info[v->node->op].cost * points;
+        a->flops += op_info[v->node->op].cost * smaller(points, points_over(nest, v->variables));
     for (int i = 0; i < v->n_in; i++)
-        collect(a, v->in[i], seen, points);
+        collect(a, nest, v->in[i], seen, points);
 }
 
 double nest_points(const struct nest *nest)
 {
-    double n = 1;
-    for (int v = 0; v < VAR_COUNT; v++)
-        n *= nest->extent[v] > 1 ? (double)nest->extent[v] : 1;
-    return n;
+    return points_over(nest, ~0u);
 }
 
 struct accesses value_accesses(struct gen *g, const struct nest *nest, const struct value *v)
 {
     struct accesses a = {.loads = arena_new(g, const struct value *, nest->n_values + 1)};
-    collect(&a, v, arena_new(g, bool, nest->n_values + 1), 1);
+    collect(&a, nest, v, arena_new(g, bool, nest->n_values + 1), 1);
     return a;
 }
 
@@ -52,12 +65,12 @@ struct accesses nest_accesses(struct gen *g, const struct nest *nest)
     for (int i = 0; i < nest->n_heavy; i++) {
         const struct node *node = nest->heavy[i];
         for (int k = 0; k < node->n_in; k++)
-            collect(&a, nest->heavy_in[2 * i + k], seen,
+            collect(&a, nest, nest->heavy_in[2 * i + k], seen,
                     gemm ? (double)node_numel(node->in[k]) : nest_points(nest));
         a.flops += (gemm ? 2 : op_info[node->op].cost) * nest_points(nest);
     }
     for (int i = 0; i < nest->n_stores; i++)
-        collect(&a, nest->store_values[i], seen, (double)node_numel(nest->stores[i]));
+        collect(&a, nest, nest->store_values[i], seen, (double)node_numel(nest->stores[i]));
     a.read_bytes = distinct_bytes(&a);
     return a;
 }

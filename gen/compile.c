@@ -4,6 +4,10 @@
 #include "gen/kernel.h"
 #include <string.h>
 
+// Graphs after each rule take memory as the square of their nodes: of larger ones the last is
+// shown.
+enum { MAX_SHOWN_STEPS = 500 };
+
 static bool wants_dump(const struct compile_options *o, const char *stage)
 {
     size_t n = strlen(stage);
@@ -23,6 +27,21 @@ static void dump_graph(const struct compile_options *o, const char *stage, const
         return;
     fprintf(o->dump_to, "== %s%s\n", stage, part);
     print_graph(graph, o->dump_to);
+}
+
+static struct graph *rewrite_shown(struct gen *g, const struct graph *built,
+                                   const struct compile_options *o, struct receipt *receipt)
+{
+    struct rewrite_options how = {.math = o->math,
+                                  .each_run = o->each_run,
+                                  .keep_graphs = wants_dump(o, "rewrite") &&
+                                                 built->n_nodes <= MAX_SHOWN_STEPS};
+    struct graph *graph = rewrite(g, built, &how, receipt);
+    for (int i = 0; how.keep_graphs && i < receipt->n_lines; i++) {
+        const struct receipt_line *line = &receipt->lines[i];
+        dump_graph(o, "rewrite", arena_text(g, ": %s", line->rule), line->after);
+    }
+    return graph;
 }
 
 // An output must be a value of its own: one that is an argument, a constant, or an output already,
@@ -255,8 +274,8 @@ bool compile_graph(struct gen *g, struct graph *built, const struct compile_opti
 {
     dump_graph(o, "graph", "", built);
 
-    struct rewrite_options how = {.math = o->math, .each_run = o->each_run};
-    struct graph *graph = rewrite(g, built, &how, NULL);
+    struct receipt receipt = {.steps = 0};
+    struct graph *graph = rewrite_shown(g, built, o, &receipt);
     own_outputs(g, graph);
     dump_graph(o, "rewrite", "", graph);
 
@@ -267,7 +286,8 @@ bool compile_graph(struct gen *g, struct graph *built, const struct compile_opti
     if (!(run = fuse_part(g, parts.run, "", o)))
         return false;
 
-    *out = (struct program){.name = graph->name, .target = o->target, .graph = built};
+    *out = (struct program){
+        .name = graph->name, .target = o->target, .graph = built, .receipt = receipt};
     struct buffers buffers = {.g = g, .program = out};
     add_arguments(&buffers, graph);
     add_parts(&buffers, &parts, prepare, run, o);

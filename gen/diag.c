@@ -170,20 +170,38 @@ static void print_caret(const char *line, const char *end, struct span at, FILE 
     fputc('\n', out);
 }
 
+// *start: of the line.
+static struct position position_in(const struct source *source, const char *at, const char **start)
+{
+    const char *line = source->text;
+    int64_t number = 1;
+    for (const char *n; (n = memchr(line, '\n', (size_t)(at - line))); number++)
+        line = n + 1;
+    *start = line;
+    return (struct position){number, n_characters(line, at) + 1};
+}
+
+bool find_position(const struct gen *g, struct span at, struct position *out)
+{
+    const char *start;
+    if (!lies_in(g->source, at.at))
+        return false;
+    *out = position_in(g->source, at.at, &start);
+    return true;
+}
+
 static void print_place(const struct source *source, const struct diag *d, const char *what,
                         FILE *out)
 {
-    const char *line = source->text, *text_end = source->text + source->n_bytes;
-    int64_t number = 1;
-    for (const char *n; (n = memchr(line, '\n', (size_t)(d->at.at - line))); number++)
-        line = n + 1;
+    const char *line, *text_end = source->text + source->n_bytes;
+    struct position place = position_in(source, d->at.at, &line);
     const char *end = memchr(d->at.at, '\n', (size_t)(text_end - d->at.at));
     if (!end)
         end = text_end;
     if (end > line && end > d->at.at && end[-1] == '\r')
         end--;
-    fprintf(out, "%s:%lld:%lld: %s: %s\n", source->name, (long long)number,
-            (long long)n_characters(line, d->at.at) + 1, what, d->message);
+    fprintf(out, "%s:%lld:%lld: %s: %s\n", source->name, (long long)place.line,
+            (long long)place.column, what, d->message);
     print_caret(line, end, d->at, out);
 }
 

@@ -266,6 +266,22 @@ static void emit_epilogue(struct emitter *e)
     fputs("}\n\n", e->out);
 }
 
+// Whether some element of the tile that begins at (m, n) is kept: the mask at the corner where it
+// is largest.
+static void emit_tile_mask(struct emitter *e)
+{
+    const struct index *mask = contraction_mask(e->f, e->nest);
+    fputs("__device__ inline bool tile_is_needed(long long m, long long n)\n{\n", e->out);
+    if (mask) {
+        struct corner corner = mask_corner(mask);
+        fputs(corner.m ? "    m += Spec::block_m - 1;\n" : "", e->out);
+        fputs(corner.n ? "    n += Spec::block_n - 1;\n" : "", e->out);
+        fprintf(e->out, "    return %s >= 0;\n}\n\n", signed_index_text(e, mask));
+    } else {
+        fputs("    return true;\n}\n\n", e->out);
+    }
+}
+
 static void emit_functions(struct emitter *e)
 {
     e->lane_variable = e->s->lane_variable;
@@ -294,6 +310,7 @@ static void emit_functions(struct emitter *e)
         emit_operand(e, e->nest->heavy_in[0], 0);
         emit_operand(e, e->nest->heavy_in[1], 1);
         emit_epilogue(e);
+        emit_tile_mask(e);
         break;
     case FAMILY_COUNT:
         break;

@@ -32,6 +32,8 @@ struct emitter {
 
 const char *constant_text(struct gen *g, const struct value *v);
 const char *index_text(struct emitter *e, const struct index *x, bool at_lane);
+// In signed arithmetic, for an index that may be negative.
+const char *signed_index_text(struct emitter *e, const struct index *x);
 const char *guard_text(struct emitter *e, const struct guard *guard, bool at_lane);
 // The field of Args for a node's buffer, which is added when it is new.
 const char *argument_name(struct emitter *e, const struct node *node, bool written);

@@ -137,6 +137,24 @@ const char *index_text(struct emitter *e, const struct index *x, bool at_lane)
     return copy;
 }
 
+static const char *signed_constant(void *user, int64_t value)
+{
+    struct emitter *e = user;
+    return arena_text(e->f->g, "(long long)%s", spec_constant(user, value));
+}
+
+const char *signed_index_text(struct emitter *e, const struct index *x)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    index_print(x, &(struct index_style){e, signed_constant}, out);
+    fclose(out);
+    const char *copy = arena_text(e->f->g, "%s", text);
+    free(text);
+    return copy;
+}
+
 // Unsigned comparison: what lies below the range wraps around and is above it.
 const char *guard_text(struct emitter *e, const struct guard *guard, bool at_lane)
 {

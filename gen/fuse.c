@@ -11,13 +11,13 @@
 #include <assert.h>
 #include <string.h>
 
+// Bounds of compile time, recursion and a kernel's parameters; beyond them a value is written out.
 enum {
-    MAX_DEPTH =
-        200, // operators in a row before a value is written out: bounds compile time and recursion
-    MAX_VALUES = 3000, // in one nest
-    MAX_LOADS = 100,   // places that a nest reads: bounds the kernel's parameters
-    MAX_PHASES = 16,   // of reductions in one nest
-    ROW_ON_CHIP = 16384
+    MAX_DEPTH = 200,    // operators in a row
+    MAX_VALUES = 3000,  // in one nest
+    MAX_LOADS = 100,    // places that a nest reads
+    MAX_PHASES = 16,    // of reductions in one nest
+    ROW_ON_CHIP = 16384 // elements of a row that one block takes, however few rows there are
 };
 
 // The last nest that a node's value comes from, -1 where it depends on arguments alone.
@@ -182,8 +182,6 @@ static struct value *value_in(struct fusion *f, struct nest *nest, const struct 
 {
     const struct index *at[MAX_RANK];
     int64_t numel = node_numel(node);
-    if (is_full(nest))
-        return NULL;
     if (nest->family != FAMILY_columns && numel == domain_numel(nest)) {
         natural_coordinates(f, nest, node, false, at);
         struct value *v = lower(f, nest, node, at);
@@ -255,25 +253,26 @@ static bool bound_loads(struct fusion *f, const struct node *node)
 static bool place(struct fusion *f, const struct node *node, int *inline_latest, bool is_output)
 {
     enum op_kind kind = op_info[node->op].kind;
+    bool is_leaf = kind == KIND_leaf || !node_numel(node);
+    f->g->at = node->at;
+    f->loads[node->id] = kind == KIND_leaf && node->op != OP_constant;
+    if (!is_leaf && !bound_loads(f, node))
+        return false;
     int after = -1;
     for (int i = 0; i < node->n_in; i++) {
         int l = latest(f, node->in[i], inline_latest);
         after = l > after ? l : after;
     }
     inline_latest[node->id] = after;
-    f->loads[node->id] = kind == KIND_leaf && node->op != OP_constant;
-    if (kind == KIND_leaf || !node_numel(node))
+    if (is_leaf)
         return true;
-    f->g->at = node->at;
-    if (!bound_loads(f, node))
-        return false;
     if (kind == KIND_contraction)
         return open_contraction(f, node);
     if (kind == KIND_reduction)
         return joins(f, node, after) || open_reduction(f, node);
     struct nest *nest = after >= 0 ? f->nests[after] : NULL;
     if (nest && (kind == KIND_elementwise || is_output) && depth_in(f, node, nest) <= MAX_DEPTH &&
-        nest->family != FAMILY_map && value_in(f, nest, node)) {
+        nest->family != FAMILY_map && !is_full(nest) && value_in(f, nest, node)) {
         f->home[node->id] = nest;
         f->depth[node->id] = depth_in(f, node, nest);
         return true;
@@ -289,7 +288,8 @@ static struct nest *nest_for_output(struct fusion *f, const struct node *node, i
     for (int n = 0; n < f->n_nests; n++) {
         struct nest *nest = f->nests[n];
         int n_loads = nest->n_loads;
-        if (value_in(f, nest, node) && (nest->n_loads == n_loads || n >= first_map))
+        if (!is_full(nest) && value_in(f, nest, node) &&
+            (nest->n_loads == n_loads || n >= first_map))
             return nest;
     }
     return NULL;

@@ -70,6 +70,12 @@ void note_at(struct gen *g, struct span at, const char *format, ...)
 // under the span.
 void diag_print(const struct gen *g, FILE *out);
 
+struct position {
+    int64_t line, column; // from 1; columns count characters
+};
+// false: not in the source
+bool find_position(const struct gen *g, struct span at, struct position *out);
+
 // dtypes.def, ops.def
 
 enum dtype {
@@ -349,6 +355,7 @@ struct program {
     const char *name;
     const struct target *target;
     const struct graph *graph; // as built, before any rewrite: what eval evaluates
+    struct receipt receipt;    // of the rules that rewrote it
     struct buffer *buffers;
     int n_buffers;
     int *arguments, n_arguments; // buffer of each declared input and weight

@@ -144,6 +144,18 @@ bool can_stage(struct fusion *f, const struct nest *nest, const struct value *lo
 // Bytes of the tensors that lie side by side along a variable.
 int64_t side_by_side_bytes(struct fusion *f, const struct accesses *a, int along);
 
+// mask.c: which tiles of a contraction anyone looks at
+
+// An affine index of m and n that is negative wherever every store of the nest discards the
+// product; NULL where there is none.
+const struct index *contraction_mask(struct fusion *f, const struct nest *nest);
+struct corner {
+    bool m, n; // the tile's last row, column; else its first
+};
+struct corner mask_corner(const struct index *mask); // of a tile, where the mask is largest
+// The share of the tiles that are needed.
+double mask_share(const struct index *mask, int64_t m, int64_t n, int block_m, int block_n);
+
 // schedule.c: nest to spec
 
 // Every field of specs.def; a family uses its own.
@@ -157,7 +169,7 @@ struct spec {
     int block_m, block_n, block_k, thread_m, thread_n, lanes_n; // gemm, as all below
     int split, promote_k, raster, blocks_per_sm, shared_bytes, blocks;
     int vec_a, vec_b, vec_c;
-    bool a_along_k, b_along_k;
+    bool a_along_k, b_along_k, masked;
 };
 
 struct scheduled {

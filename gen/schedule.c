@@ -7,16 +7,22 @@
 #include "gen/gemm_tiles.h"
 #include "gen/kernel.h"
 
+static void set_floor(struct fusion *f, struct scheduled *s)
+{
+    double memory = s->bytes / f->target->bytes_per_second;
+    double arithmetic = s->flops / f->target->f32_flops;
+    s->floor_us = 1e6 * (memory > arithmetic ? memory : arithmetic);
+}
+
 static void count_cost(struct fusion *f, struct scheduled *s, const struct accesses *a)
 {
     s->bytes = a->read_bytes;
-    for (int i = 0; i < s->nest->n_stores; i++)
-        s->bytes +=
-            (double)node_numel(s->nest->stores[i]) * dtype_info[s->nest->stores[i]->dtype].bytes;
+    for (int i = 0; i < s->nest->n_stores; i++) {
+        const struct node *node = s->nest->stores[i];
+        s->bytes += (double)node_numel(node) * dtype_info[node->dtype].bytes;
+    }
     s->flops = a->flops;
-    double memory = s->bytes / f->target->bytes_per_second,
-           arithmetic = s->flops / f->target->f32_flops;
-    s->floor_us = 1e6 * (memory > arithmetic ? memory : arithmetic);
+    set_floor(f, s);
 }
 
 static bool needs_wide_index(const struct nest *nest, const struct accesses *a)
@@ -287,6 +293,11 @@ static void schedule_gemm(struct fusion *f, struct scheduled *s, int promised)
     s->spec.a_along_k = a.along_k, s->spec.b_along_k = b.along_k;
     take_tile(s, &tile);
     s->lane_variable = VAR_n;
+    const struct index *mask = contraction_mask(f, s->nest);
+    s->spec.masked = mask != NULL;
+    if (mask)
+        s->flops *= mask_share(mask, extent[VAR_m], extent[VAR_n], tile.block_m, tile.block_n);
+    set_floor(f, s);
 }
 
 const char *spec_text(struct gen *g, const struct scheduled *s)

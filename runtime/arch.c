@@ -117,6 +117,6 @@ quern_status settle_arch(quern_plan *plan, const char *name, bool no_load)
     else
         target_of_arch(plan->arch, &plan->target);
     plan->target.name = plan->arch;
-    nvrtc_options(&plan->options, plan->arch, plan->strict);
+    nvrtc_options(&plan->options, plan->arch, plan->math);
     return QUERN_OK;
 }

@@ -112,8 +112,8 @@ char *build_command(const quern_plan *plan, bool host)
     for (int i = 0; i < graph->n_sizes; i++)
         fprintf(out, " -D %s=%lld", graph->sizes[i].name, (long long)graph->sizes[i].value);
     fprintf(out, " --arch %s", plan->arch);
-    if (plan->strict)
-        fprintf(out, " --math strict");
+    if (plan->math != MATH_real)
+        fprintf(out, " --math %s", math_name[plan->math]);
     if (plan->each_run)
         fprintf(out, " --weights each-run");
     if (plan->alignment)

@@ -3,6 +3,7 @@
 
 #include "runtime/runtime.h"
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,23 +89,24 @@ static char *explain_json(const quern_plan *plan)
     for (int i = 0; i < p->n_kernels; i++)
         json_array_append_new(kernels, kernel_json(&p->kernels[i]));
     json_t *root =
-        json_pack("{s:o, s:s, s:[], s:s, s:o, s:{s:o, s:o}, s:I, s:I}", "program",
-                  text_or_null(p->name), "arch", plan->arch, "rules", "weights", weights_word(plan),
-                  "kernels", kernels, "totals", "prepare", totals_json(totals_of(p, PART_prepare)),
-                  "run", totals_json(totals_of(p, PART_run)), "prepared_bytes",
+        json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:{s:o, s:o}, s:I, s:I}", "program",
+                  text_or_null(p->name), "arch", plan->arch, "math", math_name[plan->math], "rules",
+                  rules_json(plan), "weights", weights_word(plan), "kernels", kernels, "totals",
+                  "prepare", totals_json(totals_of(p, PART_prepare)), "run",
+                  totals_json(totals_of(p, PART_run)), "prepared_bytes",
                   (json_int_t)p->prepared_bytes, "workspace_bytes", (json_int_t)p->workspace_bytes);
     char *text = json_dumps(root, JSON_INDENT(2));
     json_decref(root);
     return text;
 }
 
-static void print_amount(FILE *out, double x, const char *unit)
+void print_amount(FILE *out, double x, const char *unit)
 {
     static const char *const prefixes[] = {"", "k", "M", "G", "T"};
     int i = 0;
-    for (; x >= 10000 && i < 4; i++)
+    for (; (x >= 10000 || x <= -10000) && i < 4; i++)
         x /= 1000;
-    fprintf(out, x == (double)(long long)x ? "%.0f %s%s" : "%.1f %s%s", x, prefixes[i], unit);
+    fprintf(out, x == floor(x) ? "%.0f %s%s" : "%.1f %s%s", x, prefixes[i], unit);
 }
 
 static void print_totals(FILE *out, struct totals t)
@@ -146,6 +148,7 @@ static char *explain_text(const quern_plan *plan)
                 (long long)p->graph->sizes[i].value);
     fprintf(out, ") for %s (%s): %d kernel%s\n", plan->arch, plan->target.gpu, p->n_kernels,
             p->n_kernels == 1 ? "" : "s");
+    print_rules(out, plan);
     for (int i = 0; i < p->n_kernels; i++) {
         const struct kernel *k = &p->kernels[i];
         fprintf(out, "\n%s  %s%s\n    %s\n", k->name, k->family,
@@ -218,13 +221,13 @@ static char *plan_json(const quern_plan *plan)
         json_array_append_new(buffers, buffer_json(&p->buffers[i]));
     for (int i = 0; i < p->n_kernels; i++)
         json_array_append_new(kernels, launch_json(&p->kernels[i]));
-    json_t *root =
-        json_pack("{s:o, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "program",
-                  text_or_null(p->name), "quern", QUERN_VERSION, "arch", plan->arch, "math",
-                  plan->strict ? "strict" : "real", "weights", weights_word(plan), "sizes", sizes,
-                  "arguments", arguments, "buffers", buffers, "workspace_bytes",
-                  (json_int_t)p->workspace_bytes, "counter_bytes", (json_int_t)p->counter_bytes,
-                  "prepared_bytes", (json_int_t)p->prepared_bytes, "kernels", kernels);
+    json_t *root = json_pack(
+        "{s:o, s:s, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "program",
+        text_or_null(p->name), "quern", QUERN_VERSION, "arch", plan->arch, "math",
+        math_name[plan->math], "rules", rule_names_json(plan), "weights", weights_word(plan),
+        "sizes", sizes, "arguments", arguments, "buffers", buffers, "workspace_bytes",
+        (json_int_t)p->workspace_bytes, "counter_bytes", (json_int_t)p->counter_bytes,
+        "prepared_bytes", (json_int_t)p->prepared_bytes, "kernels", kernels);
     char *text = json_dumps(root, JSON_INDENT(2));
     json_decref(root);
     return text;

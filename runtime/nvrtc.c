@@ -28,15 +28,17 @@ bool arch_parse(const char *name, struct arch *out)
            ((out->suffix == 'a' && out->sm >= 90) || (out->suffix == 'f' && out->sm >= 100));
 }
 
-void nvrtc_options(struct nvrtc_options *o, const char *arch, bool strict)
+void nvrtc_options(struct nvrtc_options *o, const char *arch, enum math math)
 {
     snprintf(o->arch, sizeof o->arch, "--gpu-architecture=%s", arch);
     o->n = 0;
     o->words[o->n++] = o->arch;
     o->words[o->n++] = "--std=c++17";
     o->words[o->n++] = "-default-device";
-    if (strict)
+    if (math == MATH_strict)
         o->words[o->n++] = "--fmad=false";
+    if (math == MATH_fast)
+        o->words[o->n++] = "--use_fast_math";
 }
 
 bool nvrtc_compiles_for(const struct nvrtc *n, const char *name)

@@ -28,7 +28,7 @@ struct nvrtc_options {
     const char *words[8];
     int n;
 };
-void nvrtc_options(struct nvrtc_options *o, const char *arch, bool strict);
+void nvrtc_options(struct nvrtc_options *o, const char *arch, enum math math);
 
 // Looks in cuda_home (may be NULL), then the usual places.  A version whose major number is over
 // newest is passed over: its cubins would not load (0: no such bound).

@@ -35,7 +35,7 @@ static quern_status compile_plan(quern_plan *plan, const quern_size *sizes, int 
                                       .n_sizes = n_sizes,
                                       .dump = dump,
                                       .alignment = plan->alignment,
-                                      .math = plan->strict ? MATH_strict : MATH_real,
+                                      .math = plan->math,
                                       .each_run = plan->each_run,
                                       .dump_to = dump_to};
     plan->gen.source = &plan->source->source;
@@ -167,6 +167,16 @@ static quern_status make_plan(quern_plan *plan, const quern_size *sizes, int n_s
     return status;
 }
 
+static const enum math math_of[] = {[QUERN_MATH_REAL] = MATH_real,
+                                    [QUERN_MATH_STRICT] = MATH_strict,
+                                    [QUERN_MATH_FINITE] = MATH_finite,
+                                    [QUERN_MATH_FAST] = MATH_fast};
+
+const char *quern_math_name(quern_math math)
+{
+    return (unsigned)math <= QUERN_MATH_FAST ? math_name[math_of[math]] : NULL;
+}
+
 static quern_status check_request(quern *q, const quern_program *program, const quern_size *sizes,
                                   int n_sizes, const quern_plan_options *options)
 {
@@ -181,6 +191,9 @@ static quern_status check_request(quern *q, const quern_program *program, const 
     if (alignment < 0 || alignment > 256 || (alignment & (alignment - 1)))
         return report(q, QUERN_USAGE, "alignment is %d: expected a power of two from 1 to 256",
                       alignment);
+    if (!quern_math_name(options->math))
+        return report(q, QUERN_USAGE, "math is %d: expected one of enum quern_math",
+                      (int)options->math);
     return QUERN_OK;
 }
 
@@ -203,7 +216,7 @@ quern_status quern_plan_program(quern *q, const quern_program *program, const qu
     }
     made->q = q;
     made->source = program;
-    made->strict = options->strict != 0;
+    made->math = math_of[options->math];
     made->each_run = options->each_run != 0;
     made->alignment = options->alignment;
     program_retain(program);

@@ -124,10 +124,22 @@ QUERN_API quern_status quern_sizes_of_argument(quern_program *program, const cha
 
 /* ---- plan ---- */
 
+/* What the kernels may do to the arithmetic of the program. */
+typedef enum quern_math {
+    QUERN_MATH_REAL,   /* what is equal in real arithmetic: sums in another order, products fused,
+                          rules that move, merge and cancel terms; NaN in is NaN out */
+    QUERN_MATH_STRICT, /* nothing: operator by operator, bit-identical to the reference */
+    QUERN_MATH_FINITE, /* also what holds for finite values alone: x - x is 0 */
+    QUERN_MATH_FAST    /* also the GPU's approximate instructions (NVRTC's --use_fast_math), whose
+                          errors may exceed quern_check's tolerance */
+} quern_math;
+
+QUERN_API const char *quern_math_name(quern_math math); /* "real"; NULL: none of these */
+
 typedef struct {
     const char *arch; /* "sm_90a"; NULL: the device's, or sm_90a where there is no GPU */
     int alignment;    /* bytes that pointers will be aligned to, a power of two to 256; 0: 16 */
-    int strict;       /* nonzero: --math strict */
+    quern_math math;  /* 0: QUERN_MATH_REAL */
     int each_run;     /* nonzero: --weights each-run: nothing is kept, every execute prepares */
     int no_load;      /* nonzero: source only, nothing is loaded and nothing can be executed */
     const char *dump; /* stages to show through the log, "graph,fuse"; may be NULL */
@@ -172,8 +184,8 @@ QUERN_API int64_t quern_plan_workspace_bytes(const quern_plan *plan);
 /* Device memory for what is computed from weights alone and kept; 0 where nothing is gained by it,
  * and with each_run. */
 QUERN_API int64_t quern_plan_prepared_bytes(const quern_plan *plan);
-/* The plan as JSON: arch, sizes, arguments, buffers, workspace, kernels with their parameters.
- * Lives as long as it. */
+/* The plan as JSON: arch, math, rules, sizes, arguments, buffers, workspace, kernels with their
+ * parameters.  Lives as long as it. */
 QUERN_API const char *quern_plan_json(quern_plan *plan);
 /* What explain prints, and its JSON form. */
 QUERN_API const char *quern_plan_explain(quern_plan *plan, int json);

@@ -92,7 +92,8 @@ struct quern_plan {
     char arch[32];
     struct target target; // own copy, the device's figures in it
     struct nvrtc_options options;
-    bool strict, each_run, loadable;
+    enum math math;
+    bool each_run, loadable;
     int alignment;
     struct argument *arguments; // inputs and weights in declared order, then outputs
     int n_arguments, n_given;   // of them; those that execute is given
@@ -150,7 +151,16 @@ struct bench {
     double bytes;        // as quern_costs has it
 };
 
+// receipt.c: the rules that rewrote a plan's program
+
+struct json_t;
+void print_rules(FILE *out, const quern_plan *plan);
+struct json_t *rules_json(const quern_plan *plan);      // with places and savings
+struct json_t *rule_names_json(const quern_plan *plan); // names and classes
+
 // explain.c: quern_plan_explain, quern_plan_json
+
+void print_amount(FILE *out, double x, const char *unit); // "12.3 Mflop"
 // doctor.c: quern_doctor
 
 // device_on_host.c

@@ -300,8 +300,10 @@ __device__ inline void contract(const Args &args, index_t tile)
     Acc *shared = reinterpret_cast<Acc *>(dynamic_shared());
     Accumulators acc;
     clear(acc);
-    if constexpr (Tile::steps > 0)
-        accumulate(args, tile_place(tile), thread_place(threadIdx.x), shared, acc);
+    const Corner corner = tile_place(tile);
+    const bool needed = !Spec::masked || tile_is_needed(corner.m, corner.n); // of the whole block alike
+    if (Tile::steps > 0 && needed)
+        accumulate(args, corner, thread_place(threadIdx.x), shared, acc);
 
     // Worked out anew, so that the loop's registers are for the loop.
     int thread = fresh_thread_index();
@@ -311,7 +313,10 @@ __device__ inline void contract(const Args &args, index_t tile)
     if constexpr (Tile::has_sums) {
         if constexpr (!Tile::promotes)
             __syncthreads(); // the sums lie where the buffers were
-        move_to_sums<Tile::promotes>(acc, own_sums(shared, thread));
+        if (Tile::promotes && needed)
+            move_to_sums<true>(acc, own_sums(shared, thread));
+        else
+            move_to_sums<false>(acc, own_sums(shared, thread));
         if constexpr (Spec::split > 1)
             __syncthreads(); // every group's sums are there
         finish_sums(args, c, p.group, own_sums(shared, p.thread));

@@ -257,7 +257,8 @@ static const char contractions[] =
     "input a : %s[B, M, K]\ninput b : %s[B, K, N]\nweight w : %s[N, K]\nweight bias : %s[N]\n"
     "output y1 = a @ b\noutput y2 = linear(a, w, bias)\noutput y3 = gelu(linear(a * 2, w)) + 1\n"
     "output y4 = a.T @ a\noutput y5 = b.T @ a.T\noutput y6 = einsum(\"bmk,nk->bnm\", a, w)\n"
-    "output y7 = linear(relu(a), w, bias)[0] + bias\n";
+    "output y7 = linear(relu(a), w, bias)[0] + bias\n"
+    "output y8 = triu(a @ (b * 2), 1)\noutput y9 = tril(linear(a, w), -2)\n";
 
 START_TEST(contractions_agree_with_the_reference)
 {

@@ -69,7 +69,7 @@ static void expect_nvrtc_compiles(const char *text, const struct size *sizes, in
     quern *q;
     compile_right_text(&c, text, &(struct compile_options){.sizes = sizes, .n_sizes = n_sizes});
     ck_assert_int_eq(quern_open(&q, NULL), QUERN_OK);
-    nvrtc_options(&options, "sm_90a", false);
+    nvrtc_options(&options, "sm_90a", MATH_real);
     bool found = nvrtc_open(&n, NULL, 0);
     for (int i = 0; found && i < c.program.n_kernels; i++) {
         struct code code = {0};

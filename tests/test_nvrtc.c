@@ -66,13 +66,15 @@ static const struct probe {
     {"gemm",    batched,      1000,   1024,    512,  0, FMA   },
     {"gemm",    in_f64,       500,    500,     500,  0, 0     },
 };
-enum { N_PROBES = sizeof probes / sizeof *probes, MAX_FAULTS = 8 };
+enum { N_PROBES = sizeof probes / sizeof *probes, N_ARCHS = sizeof archs / sizeof *archs };
+enum { MAX_FAULTS = 8 };
 
 // ---- one kernel ----
 
 // Found by the threads that compile, and shown by the test.
 struct faults {
     const char *arch;
+    enum math math;
     pthread_mutex_t lock;
     int next, n;
     char *text[MAX_FAULTS];
@@ -104,7 +106,7 @@ static char *cubin_of(struct faults *f, const struct kernel *k, size_t *n_bytes)
     char *bytes = NULL;
     for (int i = 0; i < n_templates; i++)
         texts[i] = templates[i].text, names[i] = templates[i].name;
-    nvrtc_options(&options, f->arch, false);
+    nvrtc_options(&options, f->arch, f->math);
     if (nvrtc.nvrtcCreateProgram(&program, k->source, "k.cu", n_templates, texts, names))
         return NULL;
     nvrtcResult result = nvrtc.nvrtcCompileProgram(program, options.n, options.words);
@@ -178,8 +180,11 @@ static void try_probe(struct faults *f, const struct probe *p)
         {"N", p->n},
         {"K", p->k}
     };
-    struct compile_options options = {
-        .target = target_find(f->arch), .sizes = sizes, .n_sizes = 3, .alignment = p->alignment};
+    struct compile_options options = {.target = target_find(f->arch),
+                                      .sizes = sizes,
+                                      .n_sizes = 3,
+                                      .alignment = p->alignment,
+                                      .math = f->math};
     char text[512];
     snprintf(text, sizeof text, "program p(M, N, K)\n%s", p->text);
     compile_text(&c, text, &options);
@@ -210,7 +215,9 @@ static void *work(void *state)
 START_TEST(kernels_compile_to_what_their_specs_promise)
 {
     enum { N_THREADS = 2 };
-    struct faults f = {.arch = archs[_i], .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct faults f = {.arch = archs[_i % N_ARCHS],
+                       .math = _i < N_ARCHS ? MATH_real : MATH_fast,
+                       .lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[N_THREADS];
     if (!nvrtc_compiles_for(&nvrtc, f.arch)) {
         fprintf(stderr, "nvrtc: skipped %s, which NVRTC %d.%d does not know\n", f.arch, nvrtc.major,
@@ -257,7 +264,6 @@ Suite *nvrtc_suite(void)
     }
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, kernels_compile_to_what_their_specs_promise, 0,
-                        sizeof archs / sizeof *archs);
+    tcase_add_loop_test(t, kernels_compile_to_what_their_specs_promise, 0, 2 * N_ARCHS);
     return suite;
 }

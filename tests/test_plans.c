@@ -221,9 +221,11 @@ START_TEST(offline_a_miss_says_how_to_build_it)
     quern *q = open_on(QUERN_DEVICE_HOST, 1);
     quern_program *program = parsed(q, add_one);
     quern_plan *plan;
-    ck_assert_int_eq(quern_plan_program(q, program, &(quern_size){"N", 9}, 1, NULL, &plan),
+    quern_plan_options options = {.math = QUERN_MATH_FINITE};
+    ck_assert_int_eq(quern_plan_program(q, program, &(quern_size){"N", 9}, 1, &options, &plan),
                      QUERN_MISSING);
     expect_message(q, "quern run test.qn -D N=9");
+    expect_message(q, " --math finite");
     quern_destroy_program(program);
     quern_close(q);
 }
@@ -277,22 +279,44 @@ END_TEST
 
 START_TEST(each_arch_and_math_has_its_own_cubin)
 {
-    static const char *const arch[] = {"sm_80", "sm_90", "sm_90a", "sm_90a"};
+    static const char *const arch[] = {"sm_80", "sm_90", "sm_90a", "sm_90a", "sm_90a"};
+    static const quern_math math[] = {QUERN_MATH_REAL, QUERN_MATH_REAL, QUERN_MATH_REAL,
+                                      QUERN_MATH_STRICT, QUERN_MATH_FAST};
     quern *q = open_on(QUERN_DEVICE_NONE, 0);
     if (!has_nvrtc(q))
         return;
     for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 5; i++) {
             const void *bytes;
             size_t n;
             int hit;
-            quern_plan_options options = {.arch = arch[i], .strict = i == 3};
+            quern_plan_options options = {.arch = arch[i], .math = math[i]};
             quern_plan *plan = planned(q, add_one, &options, &(quern_size){"N", 100}, 1);
             ck_assert_int_eq(quern_plan_cubin(plan, 0, &bytes, &n, &hit), QUERN_OK);
             ck_assert_int_eq(hit, round);
             quern_destroy_plan(plan);
         }
     }
+    quern_close(q);
+}
+END_TEST
+
+START_TEST(a_plan_takes_no_math_but_the_four)
+{
+    quern *q = open_on(QUERN_DEVICE_NONE, 0);
+    quern_program *program = parsed(q, add_one);
+    for (int math = -1; math <= QUERN_MATH_FAST + 1; math++) {
+        quern_plan_options options = {.math = (quern_math)math, .no_load = 1};
+        quern_size size = {"N", 100};
+        quern_plan *plan;
+        bool known = math >= 0 && math <= QUERN_MATH_FAST;
+        ck_assert_int_eq(quern_math_name((quern_math)math) != NULL, known);
+        ck_assert_int_eq(quern_plan_program(q, program, &size, 1, &options, &plan),
+                         known ? QUERN_OK : QUERN_USAGE);
+        quern_destroy_plan(plan);
+    }
+    expect_message(q, "math is 4: ");
+    quern_destroy_program(program);
     quern_close(q);
 }
 END_TEST
@@ -332,7 +356,7 @@ START_TEST(source_that_does_not_compile_is_kept_with_the_log)
     quern *q = open_on(QUERN_DEVICE_NONE, 0);
     if (!has_nvrtc(q))
         return;
-    nvrtc_options(&options, "sm_90a", false);
+    nvrtc_options(&options, "sm_90a", MATH_real);
     ck_assert_int_eq(nvrtc_compile(q, find_nvrtc(q), &kernel, &options, &code), QUERN_INTERNAL);
     expect_message(q, "not_a_function");
     expect_message(q, "wrong_map_0.cu(1)");
@@ -368,6 +392,7 @@ Suite *plans_suite(void)
     tcase_add_test(t, a_missing_compiler_is_missing);
     tcase_add_test(t, cubins_come_from_nvrtc_then_from_the_cache);
     tcase_add_test(t, each_arch_and_math_has_its_own_cubin);
+    tcase_add_test(t, a_plan_takes_no_math_but_the_four);
     tcase_add_test(t, without_nvrtc_a_warm_cache_serves);
     tcase_add_test(t, source_that_does_not_compile_is_kept_with_the_log);
     suite_add_tcase(suite, t);

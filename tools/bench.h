@@ -4,7 +4,8 @@
 
 struct bench_result {
     const char *program, *device, *arch;
-    bool strict, each_run;
+    quern_math math;
+    bool each_run;
     quern_costs costs;
     // Of a plan made without a cache, first thing in the process, and of one whose kernels the
     // cache had.

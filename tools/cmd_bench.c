@@ -28,7 +28,7 @@ static quern_plan_options plan_options(const struct bench *b)
     bool native = o->n_archs == 0 || !strcmp(o->archs[0], "native");
     return (quern_plan_options){.arch = native ? NULL : o->archs[0],
                                 .alignment = o->alignment,
-                                .strict = o->strict,
+                                .math = o->math,
                                 .each_run = o->each_run};
 }
 
@@ -107,7 +107,7 @@ static enum exit_status report(struct bench *b)
     r->program = quern_program_name(b->session.program);
     r->device = quern_device_name(b->session.q);
     r->arch = quern_plan_arch(b->plan);
-    r->strict = b->options.strict;
+    r->math = b->options.math;
     r->each_run = b->options.each_run;
     bench_report(b->people, r);
     if (b->options.plot && !bench_plot(b->options.plot, r))

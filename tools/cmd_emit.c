@@ -87,7 +87,7 @@ static enum exit_status add_arch(struct emission *e, const char *arch)
     const struct options *o = e->session.options;
     quern_plan_options options = {.arch = arch,
                                   .alignment = o->alignment,
-                                  .strict = o->strict,
+                                  .math = o->math,
                                   .each_run = o->each_run,
                                   .no_load = o->source_format};
     quern_plan *plan;

@@ -14,7 +14,7 @@ static enum exit_status explain(struct session *s)
         return status;
     quern_plan_options options = {.arch = arch,
                                   .alignment = o->alignment,
-                                  .strict = o->strict,
+                                  .math = o->math,
                                   .each_run = o->each_run,
                                   .no_load = 1,
                                   .dump = o->dump};

@@ -24,9 +24,13 @@ static const char summary[] =
 static const char program_options[] =
     "  FILE               a program; - is standard input\n"
     "  -D NAME=NUMBER     a size of the program, from 0 to 2^40\n"
-    "  --math real|strict real: sums may be reassociated and products fused, as a GEMM does "
-    "(default);\n"
-    "                     strict: operator by operator, bit-identical to the reference\n"
+    "  --math MODE        strict: operator by operator, bit-identical to the reference;\n"
+    "                     real: also what is equal in real arithmetic: sums in another order, "
+    "products\n"
+    "                     fused, terms moved, merged and cancelled (default);\n"
+    "                     finite: also what holds for finite values alone, as x - x = 0;\n"
+    "                     fast: also the GPU's approximate instructions, which --check may find "
+    "off\n"
     "  --weights MODE     prepared: what depends on weights alone is computed once, and kept "
     "(default);\n"
     "                     each-run: nothing is kept, it is computed in every run\n"
@@ -106,14 +110,17 @@ static const char bench_options[] =
 static const char explain_text[] =
     "quern explain FILE -D NAME=NUMBER ... [--arch ARCH] [--dump STAGE,...] [--json]\n"
     "\n"
-    "Says which kernels a program becomes, what they move and compute, and how long that takes at "
+    "Says which rules rewrote a program, where, their class (exact, real or finite: see --math) "
+    "and what\n"
+    "they saved; which kernels it becomes, what they move and compute, and how long that takes at "
     "least.\n"
     "\n";
 
 static const char explain_options[] =
     "  --arch ARCH        sm_90a, ...; native: of the GPU here (default; without one sm_90a)\n"
-    "  --dump STAGE,...   also show what stages made: parse, graph, rewrite, split, fuse, "
-    "schedule, source\n"
+    "  --dump STAGE,...   also show what stages made: parse, graph, rewrite (after each rule), "
+    "split,\n"
+    "                     fuse, schedule, source; or all\n"
     "  --json             one JSON object on standard output, dumps on standard error\n";
 
 static const char cache_text[] =

@@ -60,7 +60,7 @@ static enum exit_status make_plan(struct run *r)
     bool native = o->n_archs == 0 || !strcmp(o->archs[0], "native");
     quern_plan_options options = {.arch = native ? NULL : o->archs[0],
                                   .alignment = o->alignment,
-                                  .strict = o->strict,
+                                  .math = o->math,
                                   .each_run = o->each_run};
     enum exit_status status = tensors_sizes(&r->session, r->in, &r->sizes, &r->n_sizes);
     if (status != STATUS_done)

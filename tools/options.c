@@ -152,11 +152,13 @@ static enum exit_status set_device(struct options *o, char *value)
 
 static enum exit_status set_math(struct options *o, char *value)
 {
-    int math = choice(value, (const char *const[]){"real", "strict", NULL});
-    if (math < 0)
-        return complain(STATUS_usage, "--math %s: expected strict or real", value);
-    o->strict = math == 1;
-    return STATUS_done;
+    const char *name;
+    for (int i = 0; (name = quern_math_name((quern_math)i)); i++)
+        if (!strcmp(value, name)) {
+            o->math = (quern_math)i;
+            return STATUS_done;
+        }
+    return complain(STATUS_usage, "--math %s: expected strict, real, finite or fast", value);
 }
 
 static enum exit_status set_weights(struct options *o, char *value)

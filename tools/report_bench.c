@@ -76,7 +76,7 @@ void bench_report(FILE *out, const struct bench_result *r)
     const quern_costs *c = &r->costs;
     fprintf(out,
             "%s on %s (%s), math %s, weights %s: %d kernel%s, %.6g bytes and %.6g flop a run\n",
-            r->program, r->device, r->arch, r->strict ? "strict" : "real",
+            r->program, r->device, r->arch, quern_math_name(r->math),
             r->each_run ? "each-run" : "prepared", c->n_launches, c->n_launches == 1 ? "" : "s",
             c->bytes, c->flops);
     if (on_gpu(c)) {
@@ -133,7 +133,7 @@ static json_t *result_json(const struct bench_result *r)
     const quern_costs *c = &r->costs;
     double us = c->replay.median_us;
     json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s}", "program", r->program, "device",
-                             r->device, "arch", r->arch, "math", r->strict ? "strict" : "real",
+                             r->device, "arch", r->arch, "math", quern_math_name(r->math),
                              "weights", r->each_run ? "each-run" : "prepared");
     put(root, "replay_us", timing_json(&c->replay));
     put(root, "warm_us", timing_json(&c->warm));

@@ -43,7 +43,8 @@ struct options {
     int n_sizes, n_in, n_out, n_expect, n_archs;
     const char *out_dir, *dump, *plot;
     quern_device device;
-    bool source_format, check, time, json, strict, each_run, verbose, random, offline, no_cache;
+    quern_math math;
+    bool source_format, check, time, json, each_run, verbose, random, offline, no_cache;
     uint64_t seed;
     int alignment;     // 0: not asked for
     int64_t max_bytes; // cache prune; -1: not asked for
