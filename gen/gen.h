@@ -247,10 +247,10 @@ bool sizes_of_argument(struct gen *g, const struct program_ast *program, const c
 enum math { MATH_real, MATH_strict, MATH_finite, MATH_fast }; // real: where none is asked for
 
 enum rule_class {
-    RULE_exact,  // the same bits for every input
-    RULE_real,   // equal in real arithmetic; NaN stays NaN; Inf and NaN may swap where an
-                 // intermediate is not finite
-    RULE_finite  // right for finite values only
+    RULE_exact, // the same bits for every input
+    RULE_real,  // equal in real arithmetic; NaN stays NaN; Inf and NaN may swap where an
+                // intermediate is not finite
+    RULE_finite // right for finite values only
 };
 extern const char *const math_name[];       // "strict"
 extern const char *const rule_class_name[]; // "exact"
@@ -264,7 +264,7 @@ struct rewrite_options {
 struct receipt_line {
     const char *rule;
     enum rule_class class;
-    struct span at; // in the user's source
+    struct span at;                  // in the user's source
     double saved_flops, saved_bytes; // negative where a later rule earns it back
     double saved_time;               // by the cost model, in operations
     struct graph *after;
@@ -402,7 +402,7 @@ struct compile_options {
     const struct target *target;
     const struct size *sizes;
     int n_sizes;
-    int alignment;    // bytes every argument pointer is promised to be aligned to; 0: 16
+    int alignment; // bytes every argument pointer is promised to be aligned to; 0: 16
     enum math math;
     bool each_run;    // nothing is kept: what is prepared lies in the workspace
     const char *dump; // comma-separated stage names, or NULL

@@ -1,7 +1,9 @@
-// async.cuh: copies from global to shared memory that the thread does not wait for (sm_80 and later).
+// async.cuh: copies from global to shared memory that the thread does not wait for (sm_80 and
+// later).
 //
-// A thread issues copies, closes them into a group with commit_copies, and before it reads them waits
-// until all but the newest N groups have arrived.  What a thread copied it may read without a barrier.
+// A thread issues copies, closes them into a group with commit_copies, and before it reads them
+// waits until all but the newest N groups have arrived.  What a thread copied it may read without a
+// barrier.
 #pragma once
 #include "types.cuh"
 
@@ -18,7 +20,9 @@ template <typename T> __device__ __forceinline__ void copy_async(T *shared, cons
     if constexpr (sizeof(T) == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(sizeof(T))
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+                     :
+                     : "r"(to), "l"(global), "n"(sizeof(T))
                      : "memory");
 #else
     *shared = *global;
@@ -39,7 +43,8 @@ template <int newest> __device__ __forceinline__ void wait_copies()
 #endif
 }
 
-// This thread's T in a region of shared memory that holds one for each thread, `before` bytes into it.
+// This thread's T in a region of shared memory that holds one for each thread, `before` bytes into
+// it.
 template <typename T> __device__ __forceinline__ T *thread_slot(unsigned char *region, int before)
 {
     return (T *)(region + before) + threadIdx.x;

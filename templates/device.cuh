@@ -1,4 +1,5 @@
-// device.cuh: what every kernel includes first: types, arithmetic, memory access, warp and block steps.
+// device.cuh: what every kernel includes first: types, arithmetic, memory access, warp and block
+// steps.
 #pragma once
 #include "types.cuh"
 #include "math.cuh"

@@ -301,7 +301,8 @@ __device__ inline void contract(const Args &args, index_t tile)
     Accumulators acc;
     clear(acc);
     const Corner corner = tile_place(tile);
-    const bool needed = !Spec::masked || tile_is_needed(corner.m, corner.n); // of the whole block alike
+    // The same for all threads of the block.
+    const bool needed = !Spec::masked || tile_is_needed(corner.m, corner.n);
     if (Tile::steps > 0 && needed)
         accumulate(args, corner, thread_place(threadIdx.x), shared, acc);
 

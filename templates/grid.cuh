@@ -1,8 +1,9 @@
-// grid.cuh: how one kernel of a plan follows another (programmatic dependent launch, sm_90 and later).
+// grid.cuh: how one kernel of a plan follows another (programmatic dependent launch, sm_90 and
+// later).
 //
-// Every kernel lets the next one of its plan be launched as soon as all blocks of its own have begun, and
-// a kernel that was launched so waits here, before it touches memory, until everything the kernels before
-// it did is done and can be seen.  What is hidden is the launch, never an order.
+// Every kernel lets the next one of its plan be launched as soon as all blocks of its own have
+// begun, and a kernel that was launched so waits here, before it touches memory, until everything
+// the kernels before it did is done and can be seen.  What is hidden is the launch, never an order.
 #pragma once
 
 template <bool follows> __device__ __forceinline__ void begin_kernel()

@@ -8,10 +8,10 @@
 // fits (Spec::resident) each thread keeps Spec::items vectors of it in registers through all
 // phases; a longer row is read again by every phase.
 //
-// Where there are many rows (Spec::staged) a block walks through them, and the next row is on its way
-// through shared memory while this one is reduced and stored: stage_elements issues the copies of a
-// vector, read_staged takes them into Elements, load_columns loads once what all rows share.  Each
-// thread reads what it copied itself, so that no barrier is needed.
+// Where there are many rows (Spec::staged) a block walks through them, and the next row is on its
+// way through shared memory while this one is reduced and stored: stage_elements issues the copies
+// of a vector, read_staged takes them into Elements, load_columns loads once what all rows share.
+// Each thread reads what it copied itself, so that no barrier is needed.
 
 // Every thread of the block takes part, those past the last row too: barriers count all of them.
 template <typename Acc> __device__ inline void reduce_row(Acc &acc)
@@ -118,7 +118,8 @@ __device__ inline index_t row_of(index_t group)
 
 constexpr index_t n_groups = (Spec::rows + Spec::rows_per_block - 1) / Spec::rows_per_block;
 
-// Sends the rows of a group on their way; a group past the last one still counts as a group of copies.
+// Sends the rows of a group on their way; a group past the last one still counts as a group of
+// copies.
 __device__ inline void issue_rows(const Args &args, index_t group, int buffer, Row &row)
 {
     const index_t r = row_of(group);
