@@ -6,4 +6,5 @@
 #include "memory.cuh"
 #include "async.cuh"
 #include "reduce.cuh"
+#include "grid.cuh"
 #include "registers.cuh"
