@@ -186,8 +186,6 @@ static void add_kernel(struct buffers *b, struct fusion *f, const struct nest *n
     schedule(f, nest, o->alignment ? o->alignment : 16, &s);
     k->name = kernel_name(b->g, f, nest, part);
     k->part = part;
-    bool first = part == PART_run && o->each_run ? p->n_kernels == 1 : nest->id == 0;
-    k->follows = s.follows = !first && o->target->sm >= 90;
     k->source = emit(f, &s, k->name, &args);
     k->family = family_name[nest->family];
     k->expression = expression_text(f, nest);

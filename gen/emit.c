@@ -355,9 +355,8 @@ const char *emit(struct fusion *f, const struct scheduled *s, const char *name,
     fclose(e.out);
 
     FILE *out = open_memstream(&text, &size);
-    fprintf(out, "// %s\n%s#include \"device.cuh\"\n#define KERNEL %s\ntypedef %s index_t;\n",
-            expression_text(f, nest), s->follows ? "#define LAUNCHED_EARLY\n" : "", name,
-            s->wide_index ? "unsigned long long" : "unsigned");
+    fprintf(out, "// %s\n#include \"device.cuh\"\n#define KERNEL %s\ntypedef %s index_t;\n",
+            expression_text(f, nest), name, s->wide_index ? "unsigned long long" : "unsigned");
     if (nest->family == FAMILY_gemm)
         fprintf(out, "typedef %s Acc;\n", gemm_accumulator(nest->heavy[0]->dtype));
     fputs("\n", out);

@@ -239,7 +239,6 @@ static void print_extents(const struct nest *nest, FILE *out)
 void print_spec(struct emitter *e, FILE *out)
 {
     fputs("struct Spec {\n", out);
-    fprintf(out, "    static constexpr bool follows = %d;\n", e->s->follows);
     print_extents(e->nest, out);
     const struct spec *s = &e->s->spec;
 #define SPEC(family_, type, field)                                                                 \

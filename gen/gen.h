@@ -347,8 +347,6 @@ struct kernel {
     int *args; // Args holds one pointer per entry, in this order: indices into program.buffers
     unsigned grid[3], block[3], shared_bytes, cluster[3];
     bool cooperative;
-    bool follows;  // may be launched before the kernel ahead of it is done: it waits by itself
-                   // (sm_90)
     int alignment; // bytes that its widest access needs of every pointer
     double bytes, flops, floor_us;
 };

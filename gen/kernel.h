@@ -177,7 +177,6 @@ struct scheduled {
     struct spec spec;
     int64_t blocks;
     unsigned shared_bytes;
-    bool follows;    // launched while the kernel before it may still run
     bool wide_index; // offsets need 64 bits
     int lane_variable;
     int64_t partial_bytes; // columns in several splits: workspace for partial results

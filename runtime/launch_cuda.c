@@ -11,7 +11,7 @@ struct loaded {
     CUmodule module;
     CUfunction function;
     CUlaunchConfig config; // all but the stream
-    CUlaunchAttribute attributes[3];
+    CUlaunchAttribute attributes[2];
 };
 
 static void prepare_config(struct loaded *l, const struct kernel *k)
@@ -31,11 +31,6 @@ static void prepare_config(struct loaded *l, const struct kernel *k)
         a->value.clusterDim.x = k->cluster[0];
         a->value.clusterDim.y = k->cluster[1];
         a->value.clusterDim.z = k->cluster[2];
-    }
-    if (k->follows) {
-        CUlaunchAttribute *a = &l->attributes[l->config.numAttrs++];
-        a->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-        a->value.programmaticStreamSerializationAllowed = 1;
     }
     if (k->cooperative) {
         CUlaunchAttribute *a = &l->attributes[l->config.numAttrs++];

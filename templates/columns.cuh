@@ -113,7 +113,6 @@ __device__ inline bool combine_splits(const SplitArgs &args, index_t tile, index
 extern "C" __global__ void __launch_bounds__(Spec::threads)
     KERNEL(const __grid_constant__ Args args)
 {
-    begin_kernel<Spec::follows>();
     const int x = threadIdx.x % Spec::threads_x, y = threadIdx.x / Spec::threads_x;
     for (index_t block = blockIdx.x; block < Tile::tiles * Spec::splits; block += gridDim.x) {
         const index_t tile = block / Spec::splits, split = block % Spec::splits;

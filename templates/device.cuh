@@ -6,5 +6,4 @@
 #include "memory.cuh"
 #include "async.cuh"
 #include "reduce.cuh"
-#include "grid.cuh"
 #include "registers.cuh"

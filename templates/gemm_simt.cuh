@@ -329,7 +329,6 @@ __device__ inline void contract(const Args &args, index_t tile)
 extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
     KERNEL(const __grid_constant__ Args args)
 {
-    begin_kernel<Spec::follows>();
     if constexpr (Tile::tiles > Spec::blocks) {
         for (index_t tile = blockIdx.x; tile < (index_t)Tile::tiles; tile += Spec::blocks) {
             contract(args, tile);

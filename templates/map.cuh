@@ -8,7 +8,6 @@
 extern "C" __global__ void __launch_bounds__(Spec::threads)
     KERNEL(const __grid_constant__ Args args)
 {
-    begin_kernel<Spec::follows>();
     constexpr index_t n_vectors = Spec::n / Spec::vec;
     constexpr index_t chunk = Spec::threads * Spec::unroll;
     const index_t step = chunk * gridDim.x;

@@ -32,18 +32,10 @@ template <typename W> __device__ inline void host_store(W *p, W w)
 
 #endif
 
-// A kernel that is launched before the one ahead of it is done (LAUNCHED_EARLY: grid.cuh) must not take
-// the read-only path: what it reads is being written while its grid exists already.
-#if defined(LAUNCHED_EARLY) && !defined(QUERN_HOST)
-#define READ_ONLY(p) (*(p))
-#else
-#define READ_ONLY(p) __ldg(p)
-#endif
-
 struct ReadOnly {
     template <typename W> __device__ static W load(const W *p)
     {
-        return READ_ONLY(p);
+        return __ldg(p);
     }
 };
 

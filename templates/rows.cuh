@@ -191,7 +191,6 @@ __device__ inline void plain_rows(const Args &args)
 extern "C" __global__ void __launch_bounds__(Spec::threads)
     KERNEL(const __grid_constant__ Args args)
 {
-    begin_kernel<Spec::follows>();
     if constexpr (Spec::staged)
         staged_rows(args);
     else
