@@ -57,7 +57,7 @@ static struct node *number(struct maker *m, double value)
 static struct node *elementwise(struct maker *m, struct node *x)
 {
     static const enum op bounded[] = {OP_tanh, OP_sin, OP_cos, OP_atan,
-                                      OP_erf,  OP_abs, OP_neg, OP_floor};
+                                      OP_erf,  OP_abs, OP_neg, OP_sin};
     struct node *y = partner(m, x);
     switch (below(m, 8)) {
     case 0:
@@ -71,7 +71,9 @@ static struct node *elementwise(struct maker *m, struct node *x)
     case 4:
         return one(m, OP_minimum, x, number(m, 0.5), NULL);
     case 5:
-        return one(m, OP_where, one(m, OP_gt, x, number(m, 0), NULL), x, y);
+        // Continuous where the condition changes: a last bit must not turn into a step.
+        return one(m, OP_where, one(m, OP_gt, x, number(m, 0), NULL), x,
+                   one(m, OP_tanh, x, NULL, NULL));
     case 6:
         return one(m, OP_div, x, one(m, OP_add, one(m, OP_abs, y, NULL, NULL), number(m, 1), NULL),
                    NULL);
