@@ -60,7 +60,7 @@ $(BUILD)/check: $(CHECK) $(BUILD)/tools/npy.o $(BUILD)/libquern.a
 demo:
 	@sh tools/demo.sh
 check:
-	@$(MAKE) --no-print-directory SAN=1 checked
+	@$(MAKE) --no-print-directory -j$(shell nproc) SAN=1 checked
 checked: all $(BUILD)/quant_linear $(BUILD)/check
 	$(BUILD)/check
 check-gpu: all $(BUILD)/quant_linear $(BUILD)/check
