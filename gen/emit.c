@@ -64,6 +64,8 @@ static struct load_times load_times(struct emitter *e)
             continue;
         bool rows = nest->family == FAMILY_rows, last = e->stages[i] == 1u << nest->n_phases;
         times.any[i] = true;
+        if (goes_through_a_tile(e, v))
+            continue;
         if (rows && spec->staged && can_stage(e->f, nest, v, spec->vec))
             times.staged[i] = true;
         else if (rows && spec->staged && !(v->variables & 1u << VAR_r))
@@ -291,6 +293,8 @@ static void emit_functions(struct emitter *e)
     switch (e->nest->family) {
     case FAMILY_map:
         emit_elements(e);
+        if (e->s->form == FAMILY_map_tiles)
+            emit_tiles(e);
         emit_store_elements(e);
         break;
     case FAMILY_rows:
@@ -312,6 +316,7 @@ static void emit_functions(struct emitter *e)
         emit_epilogue(e);
         emit_tile_mask(e);
         break;
+    case FAMILY_map_tiles:
     case FAMILY_COUNT:
         break;
     }
@@ -325,9 +330,9 @@ static const char *gemm_accumulator(enum dtype dtype)
                : dtype_info[dtype].compute;
 }
 
-static const char *template_name(const struct nest *nest)
+static const char *template_name(const struct scheduled *s)
 {
-    return nest->family == FAMILY_gemm ? "gemm_simt" : family_name[nest->family];
+    return s->form == FAMILY_gemm ? "gemm_simt" : family_name[s->form];
 }
 
 const char *emit(struct fusion *f, const struct scheduled *s, const char *name,
@@ -363,7 +368,7 @@ const char *emit(struct fusion *f, const struct scheduled *s, const char *name,
     print_spec(&e, out);
     fputs("\n", out);
     print_args(&e, out);
-    fprintf(out, "\n%s#include \"%s.cuh\"\n#undef KERNEL\n", functions, template_name(nest));
+    fprintf(out, "\n%s#include \"%s.cuh\"\n#undef KERNEL\n", functions, template_name(s));
     fclose(out);
     const char *source = arena_text(g, "%s", text);
     free(functions);

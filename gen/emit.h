@@ -58,6 +58,11 @@ void emit_row_values(struct emitter *e, int phase);
 void emit_load_fields(struct emitter *e, const bool *chosen);
 void emit_loads(struct emitter *e, const bool *chosen);
 
+// emit_tiles.c: transposed loads
+
+bool goes_through_a_tile(struct emitter *e, const struct value *v);
+void emit_tiles(struct emitter *e);
+
 // emit_phase.c: reductions
 
 void begin_function(struct emitter *e, int stage, bool whole_row);

@@ -46,7 +46,7 @@ static const char *const field_names[] = {
 #define SPEC(family, type, field) #field,
 #include "gen/specs.def"
 #undef SPEC
-    "n", "m", "k", "batch", "rows", "cols"};
+    "n", "m", "k", "batch", "rows", "cols", "outer", "length_p", "inner", "length_q"};
 // clang-format on
 
 // What C++, CUDA or a C library's headers on the host already mean, with a space on either side.
@@ -213,6 +213,16 @@ void print_args(struct emitter *e, FILE *out)
     fputs("};\n", out);
 }
 
+static void print_tiling(const struct tiling *t, FILE *out)
+{
+    fprintf(out,
+            "    static constexpr index_t outer = %lld;\n    static constexpr index_t length_p = "
+            "%lld;\n    static constexpr index_t inner = %lld;\n    static constexpr index_t "
+            "length_q = %lld;\n",
+            (long long)t->outer, (long long)t->length_p, (long long)t->inner,
+            (long long)t->length_q);
+}
+
 static void print_extents(const struct nest *nest, FILE *out)
 {
     static const struct {
@@ -239,10 +249,13 @@ static void print_extents(const struct nest *nest, FILE *out)
 void print_spec(struct emitter *e, FILE *out)
 {
     fputs("struct Spec {\n", out);
-    print_extents(e->nest, out);
+    if (e->s->form == FAMILY_map_tiles)
+        print_tiling(&e->s->tiling, out);
+    else
+        print_extents(e->nest, out);
     const struct spec *s = &e->s->spec;
 #define SPEC(family_, type, field)                                                                 \
-    if (e->nest->family == FAMILY_##family_)                                                       \
+    if (e->s->form == FAMILY_##family_)                                                            \
         fprintf(out, "    static constexpr " #type " " #field " = %d;\n", (int)s->field);
 #include "gen/specs.def"
 #undef SPEC

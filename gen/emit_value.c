@@ -83,7 +83,7 @@ static const char *guarded_access_text(struct emitter *e, const struct value *v,
     const char *access = access_text(e, v, at_lane);
     if (!v->guard)
         return access;
-    return arena_text(e->f->g, "%s ? %s : %s{}", guard_text(e, v->guard, at_lane), access,
+    return arena_text(e->f->g, "%s ? %s : zero<%s>()", guard_text(e, v->guard, at_lane), access,
                       dtype_info[v->dtype].storage);
 }
 

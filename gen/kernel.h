@@ -9,7 +9,15 @@
 #include "gen/gen.h"
 #include "gen/index.h"
 
-enum family { FAMILY_map, FAMILY_rows, FAMILY_columns, FAMILY_gemm, FAMILY_COUNT };
+// map_tiles: no nest is of it; it is the form that schedule gives a map through shared memory.
+enum family {
+    FAMILY_map,
+    FAMILY_rows,
+    FAMILY_columns,
+    FAMILY_gemm,
+    FAMILY_map_tiles,
+    FAMILY_COUNT
+};
 extern const char *const family_name[FAMILY_COUNT]; // nest.c
 
 // The variables of a domain.  map: C alone.  rows, columns: R over the kept axes, C over the
@@ -160,8 +168,9 @@ double mask_share(const struct index *mask, int64_t m, int64_t n, int block_m, i
 
 // Every field of specs.def; a family uses its own.
 struct spec {
-    int vec, threads; // all but gemm's vec
-    int unroll;       // map
+    int vec, threads;   // all but gemm's vec
+    int unroll;         // map, map_tiles
+    int tile_p, tile_q; // map_tiles
     int threads_per_row, rows_per_block, items, phases, staging_at, staged_bytes; // rows
     bool resident, late, staged;                                // rows; late is emit's alone
     int threads_x, threads_y, splits;                           // columns
@@ -172,8 +181,16 @@ struct spec {
     bool a_along_k, b_along_k, masked;
 };
 
+// The flat variable of a map in coordinates: c = ((o * length_p + p) * inner + i) * length_q + q.
+struct tiling {
+    int64_t outer, length_p, inner, length_q;
+    int promised; // bytes that pointers are aligned to
+};
+
 struct scheduled {
     const struct nest *nest;
+    enum family form;     // whose template and fields it has: the nest's own, or map_tiles
+    struct tiling tiling; // map_tiles
     struct spec spec;
     int64_t blocks;
     unsigned shared_bytes;
@@ -188,6 +205,19 @@ struct scheduled {
 // alignment: bytes that every pointer is promised to be aligned to.
 void schedule(struct fusion *f, const struct nest *nest, int alignment, struct scheduled *out);
 const char *spec_text(struct gen *g, const struct scheduled *s); // "vec=4 threads=256"
+
+// tiles.c: the transposing map
+
+// An index of c as one of the variables o, p, i and q.
+const struct index *tile_index(struct fusion *f, const struct tiling *t, const struct index *x);
+// Whether a load lies side by side along p, and not along q.
+bool is_transposed(struct fusion *f, const struct tiling *t, const struct value *load);
+// The widest vector along p of a transposed load.
+int tile_lanes(struct fusion *f, const struct tiling *t, const struct value *load);
+// What a tile of that type occupies of shared memory.
+int tile_bytes(const struct spec *spec, enum dtype dtype);
+// Whether a map has transposed loads enough; if so it is scheduled that way.
+bool schedule_tiles(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised);
 
 // emit.c: scheduled nest to source
 

@@ -6,7 +6,8 @@
 const char *const family_name[FAMILY_COUNT] = {[FAMILY_map] = "map",
                                                [FAMILY_rows] = "rows",
                                                [FAMILY_columns] = "columns",
-                                               [FAMILY_gemm] = "gemm"};
+                                               [FAMILY_gemm] = "gemm",
+                                               [FAMILY_map_tiles] = "map_tiles"};
 
 static struct nest *nest_new(struct fusion *f, enum family family)
 {

@@ -304,7 +304,7 @@ const char *spec_text(struct gen *g, const struct scheduled *s)
 {
     const char *text = "";
 #define SPEC(family_, type, field)                                                                 \
-    if (s->nest->family == FAMILY_##family_)                                                       \
+    if (s->form == FAMILY_##family_)                                                               \
         text = arena_text(g, "%s%s" #field "=%d", text, *text ? " " : "", (int)s->spec.field);
 #include "gen/specs.def"
 #undef SPEC
@@ -315,7 +315,7 @@ void schedule(struct fusion *f, const struct nest *nest, int alignment, struct s
 {
     struct accesses a = nest_accesses(f->g, nest);
     struct spec spec = {.vec = 1, .phases = nest->n_phases};
-    *out = (struct scheduled){.nest = nest, .alignment = 1, .spec = spec};
+    *out = (struct scheduled){.nest = nest, .form = nest->family, .alignment = 1, .spec = spec};
     for (int i = 0; i < a.n_loads; i++)
         out->alignment = max_of(out->alignment, dtype_info[a.loads[i]->dtype].bytes);
     for (int i = 0; i < nest->n_stores; i++)
@@ -324,7 +324,8 @@ void schedule(struct fusion *f, const struct nest *nest, int alignment, struct s
     out->wide_index = needs_wide_index(nest, &a);
     switch (nest->family) {
     case FAMILY_map:
-        schedule_map(f, out, &a, alignment);
+        if (!schedule_tiles(f, out, &a, alignment))
+            schedule_map(f, out, &a, alignment);
         break;
     case FAMILY_rows:
         schedule_rows(f, out, &a, alignment);
@@ -335,6 +336,7 @@ void schedule(struct fusion *f, const struct nest *nest, int alignment, struct s
     case FAMILY_gemm:
         schedule_gemm(f, out, alignment);
         break;
+    case FAMILY_map_tiles:
     case FAMILY_COUNT:
         break;
     }

@@ -18,6 +18,12 @@ template <typename T, int N> struct alignas(sizeof(T) * N) Vec {
     T v[N];
 };
 
+// All bits 0, of types whose name is two words too.
+template <typename T> __device__ constexpr T zero()
+{
+    return T{};
+}
+
 // A value and where it stood, for argmax and argmin.
 template <typename T> struct Indexed {
     T value;

@@ -3,6 +3,7 @@
 // program, so that a size is one compile.
 
 #include "gen/gen.h"
+#include "tests/compiled.h"
 #include "tests/programs.h"
 #include "tests/tests.h"
 #include <stdlib.h>
@@ -252,6 +253,90 @@ START_TEST(movements_agree_with_the_reference)
 }
 END_TEST
 
+static const char transposes[] =
+    "program transposes(M, N)\n"
+    "input x : %s[M, N]\ninput v : %s[M, N]\ninput z : %s[N, M]\ninput w : %s[3, M, N]\n"
+    "input b : %s[M]\ninput c : %s[N]\n"
+    "output y1 = maximum(x.T, z)\noutput y2 = minimum(x.T, v.T)\n"
+    "output y3 = maximum(permute(w, [0, 2, 1]), maximum(b, c[:, None]))\n"
+    "output y4 = permute(w, [2, 0, 1])\noutput y5 = pad(x.T, [[1, 2], [3, 4]])\n"
+    "output y6 = concat([x.T, z[1:5, :]], axis = 0)\n";
+
+// Axes that move together, more operands than fit in large tiles, types of several sizes.
+static const char mixed_transposes[] =
+    "program mixed_transposes(M, N)\n"
+    "input u : %s[20, M, N]\ninput x : f32[M, N, 40]\ninput p : bool[40, N, M]\n"
+    "input a : %s[2, 40, M, N]\ninput f : %s[5, M, 1025]\n"
+    "output y1 = permute(u, [1, 2, 0])\n"
+    "output y2 = where(permute(p, [0, 2, 1]), permute(x, [2, 0, 1]), 3)\n"
+    "output y3 = permute(a, [0, 2, 3, 1])\noutput y4 = permute(u[:19], [2, 1, 0])\n"
+    "output y5 = maximum(maximum(f[0].T, f[1].T), maximum(f[2].T, maximum(f[3].T, f[4].T)))\n";
+
+static void check_that_all_are_tiled(const char *text, int64_t m, int64_t n)
+{
+    struct compiled c;
+    struct size sizes[] = {
+        {"M", m},
+        {"N", n}
+    };
+    compile_right_text(&c, text, &(struct compile_options){.sizes = sizes, .n_sizes = 2});
+    for (int i = 0; i < c.program.n_kernels; i++)
+        ck_assert_msg(strstr(c.program.kernels[i].source, "\"map_tiles.cuh\"") != NULL,
+                      "M = %d, N = %d: not tiled:\n%s", (int)m, (int)n,
+                      c.program.kernels[i].source);
+    compiled_free(&c);
+}
+
+// A GPU of few SMs takes larger tiles.
+static void add_transposes(struct jobs *jobs, const char *text, const char *inputs, int64_t m,
+                           int64_t n)
+{
+    static const quern_plan_options small = {.arch = "sm_87"};
+    check_that_all_are_tiled(text, m, n);
+    add(jobs, text, inputs, m, n);
+    if (getenv("QUERN_TEST_DEVICE"))
+        return;
+    add(jobs, text, inputs, m, n);
+    jobs->job[jobs->n - 1].options = &small;
+}
+
+START_TEST(transposes_agree_with_the_reference)
+{
+    static const int64_t shapes[][2] = {
+        {257,  257 },
+        {64,   1040},
+        {1025, 65  },
+        {100,  700 },
+        {4100, 16  },
+        {256,  320 }
+    };
+    static const char *const dtypes[] = {"f32", "f16", "f64", "bool", "i8", "bf16"};
+    struct jobs *jobs = calloc(1, sizeof *jobs);
+    for (int d = 0; d < COUNT(dtypes); d++) {
+        const char *inputs = d == 3 || d == 4 ? "small integers" : "normal";
+        char *text = jobs->texts[d] = typed(transposes, dtypes[d]);
+        for (int i = d % 2; i < COUNT(shapes); i += d ? 2 : 1)
+            add_transposes(jobs, text, inputs, shapes[i][0], shapes[i][1]);
+        jobs->n_texts++;
+    }
+    run_all(jobs);
+}
+END_TEST
+
+START_TEST(mixed_transposes_agree_with_the_reference)
+{
+    static const char *const dtypes[] = {"f32", "f16", "f64", "bool"};
+    struct jobs *jobs = calloc(1, sizeof *jobs);
+    for (int d = 0; d < COUNT(dtypes); d++) {
+        char *text = jobs->texts[jobs->n_texts++] = typed(mixed_transposes, dtypes[d]);
+        for (int i = 0; i < 2; i++)
+            add_transposes(jobs, text, d == 3 ? "small integers" : "normal", i ? 64 : 65,
+                           i ? 64 : 71);
+    }
+    run_all(jobs);
+}
+END_TEST
+
 static const char contractions[] =
     "program contractions(M, N, K, B)\n"
     "input a : %s[B, M, K]\ninput b : %s[B, K, N]\nweight w : %s[N, K]\nweight bias : %s[N]\n"
@@ -312,6 +397,8 @@ Suite *kernels_suite(void)
     add_case(suite, "long_rows", many_long_rows_agree_with_the_reference);
     add_case(suite, "norms", norms_agree_with_the_reference);
     add_case(suite, "movements", movements_agree_with_the_reference);
+    add_case(suite, "transposes", transposes_agree_with_the_reference);
+    add_case(suite, "mixed_transposes", mixed_transposes_agree_with_the_reference);
     add_case(suite, "contractions", contractions_agree_with_the_reference);
     return suite;
 }

@@ -29,6 +29,7 @@ static const char multiply_add[] = "input a : f32[N]\ninput b : f32[N]\noutput y
                                   "output y = where(p, gelu(a), mish(a))\n"
                                   "output z = logsumexp(stack([a, a * 2]), axis = 0) ** 2.5\n",
                   padded[] = "input x : f32[M, N]\noutput y = pad(x.T, [[1, 2], [3, 4]]) / 3\n",
+                  transposed[] = "input x : f32[M, N]\ninput z : f32[N, M]\noutput y = x.T + z\n",
                   softmax[] = "input x : f32[M, N]\noutput y = softmax(x, axis = 1)\n",
                   layer_norm[] = "input x : f16[M, N]\nweight w : f32[N]\nweight b : f32[N]\n"
                                  "output y = layer_norm(x, w, b)\n",
@@ -54,6 +55,7 @@ static const struct probe {
     {"map",     multiply_add, 1,      1 << 20, 1,    4, NARROW},
     {"map",     activations,  1,      1000003, 1,    0, 0     },
     {"map",     padded,       70001,  70003,   1,    0, 0     },
+    {"map",     transposed,   4096,   8192,    1,    0, WIDE  },
     {"rows",    softmax,      4096,   64,      1,    0, WIDE  },
     {"rows",    softmax,      4096,   16384,   1,    0, WIDE  },
     {"rows",    softmax,      200,    1 << 20, 1,    0, 0     },
