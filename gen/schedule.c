@@ -316,10 +316,6 @@ void schedule(struct fusion *f, const struct nest *nest, int alignment, struct s
     struct accesses a = nest_accesses(f->g, nest);
     struct spec spec = {.vec = 1, .phases = nest->n_phases};
     *out = (struct scheduled){.nest = nest, .form = nest->family, .alignment = 1, .spec = spec};
-    for (int i = 0; i < a.n_loads; i++)
-        out->alignment = max_of(out->alignment, dtype_info[a.loads[i]->dtype].bytes);
-    for (int i = 0; i < nest->n_stores; i++)
-        out->alignment = max_of(out->alignment, dtype_info[nest->stores[i]->dtype].bytes);
     count_cost(f, out, &a);
     out->wide_index = needs_wide_index(nest, &a);
     switch (nest->family) {
