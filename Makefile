@@ -16,11 +16,18 @@ BESIDE := -Wl,-rpath,'$$ORIGIN'
 VERSION = $(shell sed -n 's/.*QUERN_VERSION "\(.*\)"/\1/p' runtime/quern.h)
 LIBS   := $(shell pkg-config --libs libsodium jansson 2>/dev/null)
 
-GEN     := arena diag map lex parse_expr parse print_syntax sizes values scalar evaluate subscript expand builtins shapes einsum build \
-           graph movement graph_check print read read_node working make cost range patterns rules_arithmetic rules_movement rules_terms rules_power rules_range rules_monotone rules_normalise rules_reduction rules_groups rules_contraction rules_scale rewrite split index index_domain lower nest fuse describe target mask access gemm_tiles tiles schedule emit_names emit_value emit_phase emit_tiles emit storage eval_ops eval_reduce eval_move eval tolerance compile tables prelude
-RUNTIME := message driver nvrtc_find nvrtc device_cuda launch_cuda order_cuda time_cuda bench_cuda device_host host_launch fiber device_on_host entry lock store cache program arch code plan weights execute check time bench receipt explain doctor quern
-TOOLS   := quern options nearest session files cmd_emit cmd_run npy tensors random report cmd_bench report_bench roofline cmd_explain cmd_cache \
-           cmd_doctor cmd_help progress
+GEN     := arena diag map lex parse_expr parse print_syntax sizes values scalar evaluate subscript \
+           expand builtins shapes einsum build graph movement graph_check print read read_node working \
+           make cost range patterns rules_arithmetic rules_movement rules_terms rules_power rules_range \
+           rules_monotone rules_normalise rules_reduction rules_groups rules_contraction rules_scale \
+           rewrite split index index_domain lower nest fuse describe target mask access gemm_tiles \
+           tiles schedule emit_names emit_value emit_phase emit_tiles emit storage eval_ops eval_reduce \
+           eval_move eval tolerance compile tables prelude
+RUNTIME := message driver nvrtc_find nvrtc device_cuda launch_cuda order_cuda time_cuda bench_cuda \
+           device_host host_launch fiber device_on_host entry lock store cache program arch code plan \
+           weights execute check time bench receipt explain doctor quern
+TOOLS   := quern options nearest session files cmd_emit cmd_run npy tensors random report cmd_bench \
+           report_bench roofline cmd_explain cmd_cache cmd_doctor cmd_help progress
 TESTS   := $(basename $(notdir $(wildcard tests/*.c)))
 
 WARN   := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wcast-qual \
