@@ -39,10 +39,9 @@ CFLAGS  += -fsanitize=address,undefined -fno-omit-frame-pointer -Wno-format-trun
 LDFLAGS += -fsanitize=address,undefined
 endif
 
-have    = $(foreach f,$(2),$(if $(wildcard $(1)/$(f).c),$(BUILD)/$(1)/$(f).o))
-LIBRARY := $(call have,gen,$(GEN)) $(call have,runtime,$(RUNTIME)) $(BUILD)/templates/templates.o
-COMMAND := $(call have,tools,$(TOOLS))
-CHECK   := $(call have,tests,$(TESTS))
+LIBRARY := $(GEN:%=$(BUILD)/gen/%.o) $(RUNTIME:%=$(BUILD)/runtime/%.o) $(BUILD)/templates/templates.o
+COMMAND := $(TOOLS:%=$(BUILD)/tools/%.o)
+CHECK   := $(TESTS:%=$(BUILD)/tests/%.o)
 
 all: $(BUILD)/quern $(BUILD)/libquern.a $(BUILD)/libquern.so
 
