@@ -3,11 +3,13 @@
 
 #include "gen/syntax.h"
 #include "runtime/runtime.h"
+#include <locale.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
-quern_status run_stage(struct gen *g, bool (*stage)(struct gen *g, void *state), void *state)
+static quern_status guarded_stage(struct gen *g, bool (*stage)(struct gen *g, void *state),
+                                  void *state)
 {
     jmp_buf out_of_memory;
     g->escape = &out_of_memory;
@@ -17,6 +19,20 @@ quern_status run_stage(struct gen *g, bool (*stage)(struct gen *g, void *state),
     }
     quern_status status = stage(g, state) ? QUERN_OK : QUERN_PROGRAM;
     g->escape = NULL;
+    return status;
+}
+
+// Numbers in source and in graphs are C's, whatever the host program's locale makes of a decimal
+// point.
+quern_status run_stage(struct gen *g, bool (*stage)(struct gen *g, void *state), void *state)
+{
+    locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (!plain)
+        return QUERN_MEMORY;
+    locale_t callers = uselocale(plain);
+    quern_status status = guarded_stage(g, stage, state);
+    uselocale(callers);
+    freelocale(plain);
     return status;
 }
 

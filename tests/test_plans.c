@@ -1,7 +1,9 @@
 // test_plans.c: plans that run on the host device, and their cubins.
 
 #include "tests/planning.h"
+#include <locale.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -51,6 +53,46 @@ static void expect_scaled(const float *x, const float *w, const float *y, const 
         ck_assert_double_eq_tol((double)s[i], sum, 1e-5);
     }
 }
+
+// Makes a locale whose decimal point is a comma the process's; false where the machine cannot.
+static bool enter_comma_locale(void)
+{
+    char folder[] = "/tmp/quern-test-XXXXXX", command[256];
+    if (!mkdtemp(folder))
+        return false;
+    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >/dev/null 2>&1",
+             folder);
+    bool made = system(command) >= 0 && !setenv("LOCPATH", folder, 1) &&
+                setlocale(LC_ALL, "de_DE.UTF-8") != NULL;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command) >= 0 && made;
+}
+
+START_TEST(a_decimal_comma_of_the_host_changes_nothing)
+{
+    static const char text[] = "program halves(N)\ninput x : f32[N]\noutput y = x * 0.75 + 1e-3\n";
+    if (!enter_comma_locale()) {
+        fprintf(stderr, "plans: no locale with a decimal comma can be made here\n");
+        return;
+    }
+    char shown[8];
+    snprintf(shown, sizeof shown, "%.1f", 0.5);
+    ck_assert_str_eq(shown, "0,5");
+    quern *q = open_on(QUERN_DEVICE_HOST, 0);
+    quern_plan *plan = planned(q, text, NULL,
+                               (quern_size[]){
+                                   {"N", 8}
+    },
+                               1);
+    quern_kernel kernel;
+    ck_assert_int_eq(quern_plan_kernel(plan, 0, &kernel), QUERN_OK);
+    ck_assert_ptr_nonnull(strstr(kernel.source, "0.75f"));
+    snprintf(shown, sizeof shown, "%.1f", 0.5);
+    ck_assert_str_eq(shown, "0,5"); // the caller's again
+    quern_destroy_plan(plan);
+    quern_close(q);
+}
+END_TEST
 
 START_TEST(a_weight_has_to_be_bound_and_may_change)
 {
@@ -392,6 +434,7 @@ Suite *plans_suite(void)
     tcase_add_test(t, a_missing_compiler_is_missing);
     tcase_add_test(t, cubins_come_from_nvrtc_then_from_the_cache);
     tcase_add_test(t, each_arch_and_math_has_its_own_cubin);
+    tcase_add_test(t, a_decimal_comma_of_the_host_changes_nothing);
     tcase_add_test(t, a_plan_takes_no_math_but_the_four);
     tcase_add_test(t, without_nvrtc_a_warm_cache_serves);
     tcase_add_test(t, source_that_does_not_compile_is_kept_with_the_log);
