@@ -104,7 +104,7 @@ static void emit_staging(struct emitter *e, const bool *staged)
                 "    copy_async(thread_slot<%s>(region, %d * Spec::threads), (const %s *)(args.%s "
                 "+ %s));\n",
                 type, before, type, argument_name(e, v->node, false),
-                index_text(e, v->index, false));
+                offset_text(e, v->index, false));
         before += dtype_info[v->dtype].bytes * e->s->spec.vec;
     }
     fputs("}\n\n__device__ inline void read_staged(unsigned char *region, Elements<Spec::vec> "
@@ -180,7 +180,7 @@ static void emit_store_body(struct emitter *e)
         if (!stores_per_row(nest, i) && is_vector_store(e, i))
             fprintf(e->out, "    store_vec(args.%s + %s, y%d);\n",
                     argument_name(e, nest->stores[i], true),
-                    index_text(e, store_index(e->f, nest, i), false), i);
+                    offset_text(e, store_index(e->f, nest, i), false), i);
 }
 
 static void emit_store_elements(struct emitter *e)

@@ -31,6 +31,7 @@ struct emitter {
 // emit_names.c: how things are called
 
 const char *constant_text(struct gen *g, const struct value *v);
+const char *offset_text(struct emitter *e, const struct index *x, bool at_lane); // of a pointer
 const char *index_text(struct emitter *e, const struct index *x, bool at_lane);
 // In signed arithmetic, for an index that may be negative.
 const char *signed_index_text(struct emitter *e, const struct index *x);

@@ -137,6 +137,22 @@ const char *index_text(struct emitter *e, const struct index *x, bool at_lane)
     return copy;
 }
 
+// What is added to a pointer.  In rows it is a sum of pointer's terms, not one of index_t, which may
+// wrap: so the compiler may put what differs between the vectors of a row into the instruction, and
+// no register holds each one's address.
+const char *offset_text(struct emitter *e, const struct index *x, bool at_lane)
+{
+    const char *text = index_text(e, x, at_lane);
+    size_t n = strlen(text), depth = 0, i = 0;
+    do
+        depth += text[i] == '(', depth -= text[i] == ')';
+    while (++i < n && depth);
+    bool is_sum = text[0] == '(' && i == n && !strchr(text, '-');
+    return e->nest->family == FAMILY_rows && is_sum
+               ? arena_text(e->f->g, "%.*s", (int)n - 2, text + 1)
+               : text;
+}
+
 static const char *signed_constant(void *user, int64_t value)
 {
     struct emitter *e = user;

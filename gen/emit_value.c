@@ -75,7 +75,7 @@ const char *spelled(struct emitter *e, const struct value *v)
 static const char *access_text(struct emitter *e, const struct value *v, bool at_lane)
 {
     return arena_text(e->f->g, "load(args.%s + %s)", argument_name(e, v->node, false),
-                      index_text(e, v->index, at_lane));
+                      offset_text(e, v->index, at_lane));
 }
 
 static const char *guarded_access_text(struct emitter *e, const struct value *v, bool at_lane)
@@ -135,7 +135,7 @@ void emit_loads(struct emitter *e, const bool *chosen)
         else if (is_vector(e, v))
             fprintf(e->out, "    e.x%d = load_vec<%s, %s>(args.%s + %s);\n", i,
                     dtype_info[v->dtype].storage, e->lanes_text, argument_name(e, v->node, false),
-                    index_text(e, v->index, false));
+                    offset_text(e, v->index, false));
         else
             emit_gather(e, v);
     }
