@@ -137,9 +137,9 @@ const char *index_text(struct emitter *e, const struct index *x, bool at_lane)
     return copy;
 }
 
-// What is added to a pointer.  In rows it is a sum of pointer's terms, not one of index_t, which may
-// wrap: so the compiler may put what differs between the vectors of a row into the instruction, and
-// no register holds each one's address.
+// What is added to a pointer.  In rows it is a sum of pointer's terms, not one of index_t, which
+// may wrap: so the compiler may put what differs between the vectors of a row into the instruction,
+// and no register holds each one's address.
 const char *offset_text(struct emitter *e, const struct index *x, bool at_lane)
 {
     const char *text = index_text(e, x, at_lane);
