@@ -279,7 +279,8 @@ typedef struct {
     quern_timing replay, warm;
     /* One quern_execute among many, seen from the host; of that, until it returns. */
     quern_timing call, host;
-    /* A copy on the device that moves `bytes`, half of them read; timed as replay is. */
+    /* A copy on the device that moves `bytes`, half of them read; timed as replay is: the driver's
+     * or a kernel's, whichever is faster. */
     quern_timing copy;
     quern_timing empty_replay, empty_call, empty_host; /* a kernel that does nothing */
     /* Sets of arguments that the runs of `replay` take in turns, so many that they make 3 times the
