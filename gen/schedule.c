@@ -188,12 +188,22 @@ static void schedule_rows(struct fusion *f, struct scheduled *s, const struct ac
     stage_rows(f, s, a);
 }
 
-// Blocks that share one tile's range: eight to an SM, none of them without work.
-static int64_t column_splits(struct fusion *f, int64_t tiles, int64_t steps)
+// Blocks that share one tile's range: as many as run at once, since all take the same time and a
+// second wave of a few would take as long as the first; none of them without work.
+static int64_t column_splits(struct fusion *f, const struct spec *spec, int64_t tiles,
+                             int64_t steps)
 {
-    int64_t wanted = ceil_div(8 * (int64_t)f->target->n_sms, max64(tiles, 1));
+    int64_t wanted = (int64_t)spec->blocks_per_sm * f->target->n_sms / max64(tiles, 1);
     int64_t splits = max64(1, min64(min64(wanted, steps / 4), 1024));
     return splits > 1 ? ceil_div(steps, ceil_div(steps, splits)) : 1;
+}
+
+// Of at least 40 registers a thread, and more where its accumulators are wide.
+static int column_blocks_per_sm(const struct target *t, int threads, int accumulators)
+{
+    int registers = 40 + max_of(accumulators - 32, 0) / 2;
+    int blocks = min_of(t->threads_per_sm, t->registers_per_sm / registers) / threads;
+    return max_of(blocks, 1);
 }
 
 static void schedule_columns(struct fusion *f, struct scheduled *s, const struct accesses *a,
@@ -214,14 +224,14 @@ static void schedule_columns(struct fusion *f, struct scheduled *s, const struct
     spec->threads = 256;
     spec->threads_x = spec->along_kept ? (int)min64(next_power(vectors), 32) : 1;
     spec->threads_y = spec->threads / spec->threads_x;
-    int64_t tiles = ceil_div(rows, (int64_t)spec->threads_x * (spec->along_kept ? spec->vec : 1));
+    int bytes = accumulator_bytes(nest), kept = spec->along_kept ? spec->vec : 1;
+    spec->blocks_per_sm = column_blocks_per_sm(f->target, spec->threads, kept * bytes);
+    int64_t tiles = ceil_div(rows, (int64_t)spec->threads_x * kept);
     int64_t steps = ceil_div(cols, (int64_t)spec->threads_y * (spec->along_kept ? 1 : spec->vec));
-    int64_t splits = column_splits(f, tiles, steps);
+    int64_t splits = column_splits(f, spec, tiles, steps);
     spec->splits = (int)splits;
     s->blocks = min64(tiles * splits, INT32_MAX);
-    int bytes = accumulator_bytes(nest);
-    s->shared_bytes =
-        (unsigned)max_of(spec->threads / 2 * (spec->along_kept ? spec->vec : 1) * bytes, 16);
+    s->shared_bytes = (unsigned)max_of(spec->threads / 2 * kept * bytes, 16);
     if (splits > 1) {
         s->partial_bytes = splits * rows * bytes;
         s->n_tickets = (int)tiles;

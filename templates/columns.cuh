@@ -110,7 +110,7 @@ __device__ inline bool combine_splits(const SplitArgs &args, index_t tile, index
     return true;
 }
 
-extern "C" __global__ void __launch_bounds__(Spec::threads)
+extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
     KERNEL(const __grid_constant__ Args args)
 {
     const int x = threadIdx.x % Spec::threads_x, y = threadIdx.x / Spec::threads_x;
