@@ -14,7 +14,7 @@
 #define __global__
 #define __device__
 #define __constant__ static
-#define __shared__ static // one block of the library runs at a time
+#define __shared__ static // right where groups are of one block: others use dynamic_shared()
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)

@@ -25,11 +25,19 @@ struct host_exchange {
 
 // One per launch.  The scheduler sets the coordinates and `shared` before it lets a thread run; the
 // calls are made by the running thread, and other threads may run before they return.
+//
+// A group is the blocks that run at once: of a cluster, of a whole cooperative grid, or one alone.
 struct host_frame {
     struct host_index thread, block, block_dim, grid_dim;
+    unsigned rank;         // of the block in its group
     unsigned char *shared; // the block's dynamic shared memory, or NULL
     void (*barrier)(struct host_frame *frame, const struct host_place *at);
     void (*exchange)(struct host_frame *frame, const struct host_place *at,
                      struct host_exchange *step);
+    // The group's barrier in two halves: every thread of the group arrives, later waits for all.
+    void (*arrive)(struct host_frame *frame, const struct host_place *at);
+    void (*await)(struct host_frame *frame, const struct host_place *at);
+    // Where the block of that rank has in its shared memory what lies at `own` in this one's.
+    void *(*remote)(struct host_frame *frame, void *own, unsigned bytes, unsigned rank);
     void (*fail)(struct host_frame *frame, const char *why); // does not return
 };

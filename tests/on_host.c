@@ -43,3 +43,15 @@ const char *sanitizer_flags(void)
 {
     return has_address_sanitizer() ? "-fsanitize=address,undefined -g" : NULL;
 }
+
+void assert_ran(char *message)
+{
+    ck_assert_msg(!message, "%s", message);
+}
+
+void assert_fails(char *message, const char *expected)
+{
+    ck_assert_ptr_nonnull(message);
+    ck_assert_str_eq(message, expected);
+    free(message);
+}

@@ -11,3 +11,17 @@ char *launch_kernel(const struct host_library *library, const struct kernel *ker
 bool has_address_sanitizer(void);
 // Flags that put a kernel under the sanitizers of this process.
 const char *sanitizer_flags(void);
+
+// ARGS { statements } as a kernel of that name; the line numbers of messages count from "#include".
+#define SOURCE(name, args, ...)                                                                    \
+    "#include \"device.cuh\"\nstruct Args {" args "};\n"                                           \
+    "extern \"C\" __global__ void " name "(const __grid_constant__ Args args)\n{\n" __VA_ARGS__    \
+    "}\n"
+#define KERNEL(n, threads, shared, args, ...)                                                      \
+    {                                                                                              \
+        .name = n, .source = SOURCE(n, args, __VA_ARGS__), .grid = {1, 1, 1},                      \
+        .block = {threads, 1, 1}, .shared_bytes = shared                                           \
+    }
+
+void assert_ran(char *message);
+void assert_fails(char *message, const char *expected); // frees it

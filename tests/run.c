@@ -29,6 +29,7 @@ static const struct {
     {"eval_reduce", eval_reduce_suite},
     {"tolerance",   tolerance_suite  },
     {"host",        host_suite       },
+    {"clusters",    clusters_suite   },
     {"wrappers",    wrappers_suite   },
     {"nvrtc",       nvrtc_suite      },
     {"cache",       cache_suite      },

@@ -9,17 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// ARGS { statements } as a kernel of that name; the line numbers of messages count from "#include".
-#define SOURCE(name, args, ...)                                                                    \
-    "#include \"device.cuh\"\nstruct Args {" args "};\n"                                           \
-    "extern \"C\" __global__ void " name "(const __grid_constant__ Args args)\n{\n" __VA_ARGS__    \
-    "}\n"
-#define KERNEL(n, threads, shared, args, ...)                                                      \
-    {                                                                                              \
-        .name = n, .source = SOURCE(n, args, __VA_ARGS__), .grid = {1, 1, 1},                      \
-        .block = {threads, 1, 1}, .shared_bytes = shared                                           \
-    }
-
 static struct kernel kernels[] = {
 #include "tests/host_kernels.def"
 };
@@ -43,18 +32,6 @@ static struct kernel *find(const char *name)
 #define launch(name, ...) launch_kernel(library, find(name), false, (void *const[]){__VA_ARGS__})
 #define launch_reversed(name, ...)                                                                 \
     launch_kernel(library, find(name), true, (void *const[]){__VA_ARGS__})
-
-static void assert_ran(char *message)
-{
-    ck_assert_msg(!message, "%s", message);
-}
-
-static void assert_fails(char *message, const char *expected)
-{
-    ck_assert_ptr_nonnull(message);
-    ck_assert_str_eq(message, expected);
-    free(message);
-}
 
 START_TEST(every_thread_of_every_block_knows_its_coordinates)
 {

@@ -10,6 +10,7 @@ Suite *build_suite(void);
 Suite *graph_suite(void);
 Suite *eval_suite(void);
 Suite *host_suite(void);
+Suite *clusters_suite(void);
 Suite *wrappers_suite(void);
 Suite *cache_suite(void);
 Suite *trust_suite(void);
