@@ -193,7 +193,7 @@ static void add_kernel(struct buffers *b, struct fusion *f, const struct nest *n
     bind_arguments(b, k, &s, &args);
     k->grid[0] = (unsigned)s.blocks, k->grid[1] = k->grid[2] = 1;
     k->block[0] = (unsigned)s.spec.threads, k->block[1] = k->block[2] = 1;
-    k->cluster[0] = k->cluster[1] = k->cluster[2] = 1;
+    k->cluster[0] = (unsigned)s.spec.cluster, k->cluster[1] = k->cluster[2] = 1;
     k->shared_bytes = s.shared_bytes;
     k->alignment = s.alignment;
     k->bytes = s.bytes, k->flops = s.flops, k->floor_us = s.floor_us;

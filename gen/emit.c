@@ -28,7 +28,7 @@ static void find_needs(struct emitter *e)
         uint32_t stages = e->stages[i];
         bool several = (stages & (stages - 1)) != 0;
         e->cached[i] = several && nest->family == FAMILY_rows && e->s->spec.resident &&
-                       v->kind == VALUE_op && op_info[v->node->op].cost >= 8;
+                       !e->s->spec.parked && v->kind == VALUE_op && op_info[v->node->op].cost >= 8;
     }
 }
 
@@ -66,7 +66,7 @@ static struct load_times load_times(struct emitter *e)
         times.any[i] = true;
         if (goes_through_a_tile(e, v))
             continue;
-        if (rows && spec->staged && can_stage(e->f, nest, v, spec->vec))
+        if (rows && (spec->staged || spec->parked) && can_stage(e->f, nest, v, spec->vec))
             times.staged[i] = true;
         else if (rows && spec->staged && !(v->variables & 1u << VAR_r))
             times.columns[i] = true;
@@ -138,6 +138,7 @@ static void emit_elements(struct emitter *e)
         return;
     emit_loader(e, "load_late", parameters[nest->family], times.late);
     emit_loader(e, "load_columns", "index_t c", times.columns);
+    emit_loader(e, "load_staged", parameters[nest->family], times.staged);
     emit_staging(e, times.staged);
 }
 

@@ -13,11 +13,12 @@
 
 // Bounds of compile time, recursion and a kernel's parameters; beyond them a value is written out.
 enum {
-    MAX_DEPTH = 200,    // operators in a row
-    MAX_VALUES = 3000,  // in one nest
-    MAX_LOADS = 100,    // places that a nest reads
-    MAX_PHASES = 16,    // of reductions in one nest
-    ROW_ON_CHIP = 16384 // elements of a row that one block takes, however few rows there are
+    MAX_DEPTH = 200,     // operators in a row
+    MAX_VALUES = 3000,   // in one nest
+    MAX_LOADS = 100,     // places that a nest reads
+    MAX_PHASES = 16,     // of reductions in one nest
+    ROW_ON_CHIP = 16384, // elements of a row that one block takes, however few rows there are
+    ROWS_ENOUGH = 64     // of which clusters of blocks fill any GPU
 };
 
 // The last nest that a node's value comes from, -1 where it depends on arguments alone.
@@ -54,7 +55,8 @@ static enum family reduction_family(struct fusion *f, const struct nest *nest,
     int64_t rows = nest->extent[VAR_r], length = nest->extent[VAR_c];
     if (along_c < along_r && length > 1)
         return FAMILY_columns;
-    return length <= ROW_ON_CHIP || rows >= f->target->n_sms / 2 ? FAMILY_rows : FAMILY_columns;
+    bool many = rows >= f->target->n_sms / 2 || (f->target->max_cluster > 1 && rows >= ROWS_ENOUGH);
+    return length <= ROW_ON_CHIP || many ? FAMILY_rows : FAMILY_columns;
 }
 
 static bool is_full(const struct nest *nest)

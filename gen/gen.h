@@ -287,6 +287,7 @@ struct target {
     int sm;           // 90
     const char *gpu;  // the model the figures below stand for
     int n_sms, shared_per_block, shared_per_sm, registers_per_sm, threads_per_sm;
+    int max_cluster; // blocks
     int64_t l2_bytes;
     double bytes_per_second, f32_flops; // reachable, not nominal
 };

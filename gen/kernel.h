@@ -172,6 +172,7 @@ struct spec {
     int unroll;         // map, map_tiles
     int tile_p, tile_q; // map_tiles
     int threads_per_row, rows_per_block, items, phases, staging_at, staged_bytes; // rows
+    int cluster, parked, acc_bytes;                                               // rows
     bool resident, late, staged;                                // rows; late is emit's alone
     int threads_x, threads_y, splits;                           // columns
     bool along_kept;                                            // columns
@@ -205,6 +206,13 @@ struct scheduled {
 // alignment: bytes that every pointer is promised to be aligned to.
 void schedule(struct fusion *f, const struct nest *nest, int alignment, struct scheduled *out);
 const char *spec_text(struct gen *g, const struct scheduled *s); // "vec=4 threads=256"
+
+// clusters.c: rows that several blocks share
+
+// A row that one block cannot keep on chip goes to a cluster of them where the target has those.
+// vector_bytes: registers that a vector of the row occupies, in bytes.
+void cluster_rows(struct fusion *f, struct scheduled *s, const struct accesses *a,
+                  int vector_bytes);
 
 // tiles.c: the transposing map
 

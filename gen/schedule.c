@@ -170,8 +170,9 @@ static void schedule_rows(struct fusion *f, struct scheduled *s, const struct ac
     int vector_bytes = kept_bytes(a) * spec->vec;
     int threads =
         vectors <= 128 ? (int)min64(next_power(vectors), 32) : next_power(ceil_div(vectors, 4));
-    threads = threads > 1024 ? 1024 : threads;
-    while (threads < 1024 &&
+    int most = min_of(1024, f->target->threads_per_sm);
+    threads = min_of(threads, most);
+    while (threads < most &&
            ceil_div(vectors, threads) * vector_bytes > (threads < 512 ? 160 : 128))
         threads *= 2;
     spec->threads_per_row = threads;
@@ -185,7 +186,9 @@ static void schedule_rows(struct fusion *f, struct scheduled *s, const struct ac
     spec->threads = spec->rows_per_block * threads;
     s->shared_bytes = threads > 32 ? (unsigned)(spec->threads / 32 * accumulator_bytes(nest)) : 0;
     s->blocks = min64(ceil_div(rows, spec->rows_per_block), INT32_MAX);
+    spec->acc_bytes = accumulator_bytes(nest);
     stage_rows(f, s, a);
+    cluster_rows(f, s, a, vector_bytes);
 }
 
 // Blocks that share one tile's range: as many as run at once, since all take the same time and a
@@ -324,7 +327,7 @@ const char *spec_text(struct gen *g, const struct scheduled *s)
 void schedule(struct fusion *f, const struct nest *nest, int alignment, struct scheduled *out)
 {
     struct accesses a = nest_accesses(f->g, nest);
-    struct spec spec = {.vec = 1, .phases = nest->n_phases};
+    struct spec spec = {.vec = 1, .phases = nest->n_phases, .cluster = 1};
     *out = (struct scheduled){.nest = nest, .form = nest->family, .alignment = 1, .spec = spec};
     count_cost(f, out, &a);
     out->wide_index = needs_wide_index(nest, &a);

@@ -4,7 +4,7 @@
 // A block's shared memory is there from its beginning to its end.  So one barrier comes before the
 // first access to another block's, and one after the last.
 #pragma once
-#include "memory.cuh"
+#include "types.cuh"
 
 #ifdef QUERN_HOST
 
@@ -31,14 +31,21 @@ __device__ inline void cluster_barrier(HOST_PLACE)
     cluster_wait(file, line);
 }
 
+template <typename T> __device__ inline T *remote(const T *own, unsigned rank)
+{
+    T *there = (T *)host_self->remote(host_self, (void *)own, sizeof(T), rank);
+    host_check_aligned(there, alignof(T));
+    return there;
+}
+
 template <typename T> __device__ inline void store_remote(T *own, unsigned rank, const T &value)
 {
-    host_store((T *)host_self->remote(host_self, (void *)own, sizeof(T), rank), value);
+    *remote(own, rank) = value;
 }
 
 template <typename T> __device__ inline T load_remote(const T *own, unsigned rank)
 {
-    return host_load((const T *)host_self->remote(host_self, (void *)own, sizeof(T), rank));
+    return *remote(own, rank);
 }
 
 #else

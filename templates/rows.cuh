@@ -12,9 +12,30 @@
 // way through shared memory while this one is reduced and stored: stage_elements issues the copies
 // of a vector, read_staged takes them into Elements, load_columns loads once what all rows share.
 // Each thread reads what it copied itself, so that no barrier is needed.
+//
+// Where one block cannot keep a row, the Spec::cluster blocks of a cluster share it: the threads of
+// all of them, one after the other, are the row's threads.  What is more than their registers hold,
+// Spec::parked vectors a thread, waits in shared memory, from which each phase takes it again.
+
+// The sets of slots take turns: who writes a set has passed the barrier that every reader of what
+// was there comes to after reading it.
+template <int p, typename Acc> __device__ inline void reduce_cluster(Acc &acc)
+{
+    constexpr int slots_at = (Spec::threads / 32 + p % 2 * Spec::cluster) * Spec::acc_bytes;
+    Acc *slots = (Acc *)(dynamic_shared() + slots_at);
+    if constexpr (p == 0)
+        cluster_wait(); // every block has begun, so that its shared memory is there
+    if (threadIdx.x < Spec::cluster)
+        store_remote(slots + blockIdx.x % Spec::cluster, threadIdx.x, acc);
+    cluster_barrier(); // every block's slot is written before any is read
+    acc = slots[0];
+#pragma unroll
+    for (int i = 1; i < Spec::cluster; i++)
+        combine(acc, slots[i]);
+}
 
 // Every thread of the block takes part, those past the last row too: barriers count all of them.
-template <typename Acc> __device__ inline void reduce_row(Acc &acc)
+template <int p, typename Acc> __device__ inline void reduce_row(Acc &acc)
 {
     auto fold = [](Acc &into, const Acc &from) { combine(into, from); };
     if constexpr (Spec::threads_per_row <= 32) {
@@ -24,11 +45,39 @@ template <typename Acc> __device__ inline void reduce_row(Acc &acc)
         Acc *shared = (Acc *)dynamic_shared() + threadIdx.x / Spec::threads_per_row * warps;
         block_reduce<Spec::threads_per_row>(acc, fold, shared);
     }
+    if constexpr (Spec::cluster > 1)
+        reduce_cluster<p>(acc);
 }
 
 __device__ inline index_t column_of(index_t item)
 {
-    return (item * Spec::threads_per_row + threadIdx.x % Spec::threads_per_row) * Spec::vec;
+    index_t thread = threadIdx.x % Spec::threads_per_row;
+    if constexpr (Spec::cluster > 1)
+        thread += blockIdx.x % Spec::cluster * Spec::threads_per_row;
+    return (item * (Spec::threads_per_row * Spec::cluster) + thread) * Spec::vec;
+}
+
+// Bytes of shared memory of one vector of every thread, of one of the two buffers.
+__device__ inline unsigned char *staged_region(int buffer, int item)
+{
+    return dynamic_shared() + Spec::staging_at +
+           (buffer * Spec::items + item) * Spec::threads * Spec::staged_bytes;
+}
+
+// Hands the parked vectors in the columns that the row has to `use`, one by one.
+template <typename Use>
+__device__ inline void for_parked(const Args &args, index_t r, const Use &use)
+{
+#pragma unroll 2
+    for (int i = 0; i < Spec::parked; i++) {
+        const index_t c = column_of(Spec::items + i);
+        if (c < Spec::cols) {
+            Elements<Spec::vec> e;
+            read_staged(staged_region(0, i), e);
+            load_elements(args, r, c, e);
+            use(c, e);
+        }
+    }
 }
 
 template <int p> struct Phases {
@@ -44,7 +93,14 @@ template <int p> struct Phases {
         for (int i = 0; i < Spec::items; i++)
             if (live && column_of(i) < Spec::cols)
                 accumulate(args, r, column_of(i), row, e[i], acc);
-        reduce_row(acc[0]);
+        if constexpr (Spec::parked > 0) {
+            if constexpr (p == 0)
+                wait_copies<0>();
+            for_parked(args, r, [&](index_t c, Elements<Spec::vec> &parked) {
+                accumulate(args, r, c, row, parked, acc);
+            });
+        }
+        reduce_row<p>(acc[0]);
         if (live)
             finish(args, r, row[0], acc[0]);
     }
@@ -70,7 +126,7 @@ template <int p> struct Phases {
                 }
             combine(acc[0], part[0]);
         }
-        reduce_row(acc[0]);
+        reduce_row<p>(acc[0]);
         if (live)
             finish(args, r, row[0], acc[0]);
     }
@@ -81,8 +137,10 @@ __device__ inline void resident_row(const Args &args, index_t r, bool live, Row 
     Elements<Spec::vec> e[Spec::items];
 #pragma unroll
     for (int i = 0; i < Spec::items; i++)
-        if (live && column_of(i) < Spec::cols)
+        if (live && column_of(i) < Spec::cols) {
+            load_staged(args, r, column_of(i), e[i]);
             load_elements(args, r, column_of(i), e[i]);
+        }
     Phases<Spec::phases - 1>::run(args, r, live, row, e);
 #pragma unroll
     for (int i = 0; i < Spec::items; i++)
@@ -102,13 +160,6 @@ __device__ inline void streamed_row(const Args &args, index_t r, bool live, Row 
         load_late(args, r, c, e);
         store_elements(args, r, c, row, e);
     }
-}
-
-// Bytes of shared memory of one vector of every thread, of one of the two buffers.
-__device__ inline unsigned char *staged_region(int buffer, int item)
-{
-    return dynamic_shared() + Spec::staging_at +
-           (buffer * Spec::items + item) * Spec::threads * Spec::staged_bytes;
 }
 
 __device__ inline index_t row_of(index_t group)
@@ -188,11 +239,33 @@ __device__ inline void plain_rows(const Args &args)
     }
 }
 
+// A block's share of one row.
+__device__ inline void cluster_row(const Args &args)
+{
+    cluster_arrive();
+    const index_t r = blockIdx.x / Spec::cluster;
+    for (int i = 0; i < Spec::parked; i++)
+        if (column_of(Spec::items + i) < Spec::cols)
+            stage_elements(args, r, column_of(Spec::items + i), staged_region(0, i));
+    commit_copies();
+    Row row[1];
+    load_row(args, r, row[0]);
+    resident_row(args, r, true, row);
+    for_parked(args, r, [&](index_t c, Elements<Spec::vec> &e) {
+        load_late(args, r, c, e);
+        store_elements(args, r, c, row, e);
+    });
+    if (blockIdx.x % Spec::cluster == 0 && threadIdx.x == 0)
+        store_row(args, r, row[0]);
+}
+
 extern "C" __global__ void __launch_bounds__(Spec::threads)
     KERNEL(const __grid_constant__ Args args)
 {
     if constexpr (Spec::staged)
         staged_rows(args);
+    else if constexpr (Spec::cluster > 1)
+        cluster_row(args);
     else
         plain_rows(args);
 }

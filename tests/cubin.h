@@ -10,6 +10,7 @@ enum {
     OPCODE_ffma = 0x023,
     OPCODE_copy_async = 0x1ae, // global to shared memory
     OPCODE_load_global = 0x181,
+    OPCODE_cluster_barrier = 0x1c7, // either half of it
     OPCODE_load_local = 0x183,
     OPCODE_store_global = 0x186,
     OPCODE_store_local = 0x187

@@ -21,6 +21,20 @@ quern *open_device(void)
     return quern_open(&q, &options) == QUERN_OK ? q : NULL;
 }
 
+char *typed(const char *text, const char *dtype)
+{
+    char *out = NULL;
+    size_t size;
+    FILE *to = open_memstream(&out, &size);
+    for (const char *p = text; *p; p++)
+        if (p[0] == '%' && p[1] == 's')
+            fputs(dtype, to), p++;
+        else
+            fputc(*p, to);
+    fclose(to);
+    return out;
+}
+
 static double uniform(uint64_t *seed)
 {
     *seed = *seed * 6364136223846793005u + 1442695040888963407u;

@@ -19,3 +19,5 @@ int run_jobs(const struct job *jobs, int n_jobs);
 // A context on the device that QUERN_TEST_DEVICE names ("cuda"), by default the host device with
 // the sanitizers that the tests themselves were built with.
 quern *open_device(void);
+// The text with a dtype in place of every %s; the caller's.
+char *typed(const char *text, const char *dtype);

@@ -20,6 +20,7 @@ static const struct {
     {"split",       split_suite      },
     {"index",       index_suite      },
     {"kernels",     kernels_suite    },
+    {"long_rows",   long_rows_suite  },
     {"random",      random_suite     },
     {"gemm_tiles",  gemm_tiles_suite },
     {"storage",     storage_suite    },

@@ -118,15 +118,19 @@ static const struct {
     const char *text;
     int64_t b, d;
 } cases[] = {
-    {add_one,      1,       0   },
-    {add_one,      1000003, 0   },
-    {scaled,       0,       3   },
-    {scaled,       7,       1   },
-    {scaled,       300,     4097},
-    {softmax_rows, 70000,   33  },
-    {half_sums,    5000,    65  },
-    {linear_relu,  129,     67  },
-    {several,      130,     51  },
+    {add_one,      1,       0      },
+    {add_one,      1000003, 0      },
+    {scaled,       0,       3      },
+    {scaled,       7,       1      },
+    {scaled,       300,     4097   },
+    {softmax_rows, 70000,   33     },
+    {softmax_rows, 70,      131072 },
+    {softmax_rows, 67,      90001  },
+    {softmax_rows, 65,      400000 },
+    {softmax_rows, 64,      1000000},
+    {half_sums,    5000,    65     },
+    {linear_relu,  129,     67     },
+    {several,      130,     51     },
 };
 
 static quern_plan *plan_of(quern *q, const char *text, int64_t b, int64_t d)

@@ -157,6 +157,11 @@ static const char long_rows[] = "program long_rows(M, N)\n"
                                 "output y1 = softmax(x * z[:, None], axis = 1) * w\n"
                                 "output y2 = max(x, axis = 1)\n";
 
+static const char shared_rows[] = "program shared_rows(M, N)\n"
+                                  "input x : %s[M, N]\nweight w : %s[N]\nweight b : %s[N]\n"
+                                  "output y1 = layer_norm(x, w, b, 1e-5)\n"
+                                  "output y2 = max(x, axis = 1)\n";
+
 static const char norms[] =
     "program norms(M, N)\n"
     "input x : %s[M, 4, N, 2]\nweight w : %s[4]\nweight b : %s[4]\nweight m : %s[4]\n"
@@ -176,21 +181,6 @@ static const char movements[] =
     "output y12 = sum(concat([x, z], axis = 0), axis = 0)\noutput y13 = squeeze(unsqueeze(x, 1), "
     "1) + z\n"
     "output y14 = sum(pad(x, [[0, 0], [1, 1]]), axis = 1)\noutput y15 = flatten(x)[::-1]\n";
-
-// The text with its dtype in place of every %s.
-static char *typed(const char *text, const char *dtype)
-{
-    char *out = NULL;
-    size_t size;
-    FILE *to = open_memstream(&out, &size);
-    for (const char *p = text; *p; p++)
-        if (p[0] == '%' && p[1] == 's')
-            fputs(dtype, to), p++;
-        else
-            fputc(*p, to);
-    fclose(to);
-    return out;
-}
 
 static void run_over_sizes(const char *text, const char *inputs, int64_t m, bool empty_too)
 {
@@ -237,6 +227,19 @@ START_TEST(many_long_rows_agree_with_the_reference)
     char *text = jobs->texts[jobs->n_texts++] = typed(long_rows, "f32");
     add(jobs, text, "normal", 53, 16384);
     jobs->job[0].options = getenv("QUERN_TEST_DEVICE") ? NULL : &small;
+    run_all(jobs);
+}
+END_TEST
+
+// Rows that the blocks of a cluster share; the last ones' in shared memory too.
+START_TEST(rows_of_clusters_agree_with_the_reference)
+{
+    struct jobs *jobs = calloc(1, sizeof *jobs);
+    char *f32 = jobs->texts[jobs->n_texts++] = typed(shared_rows, "f32");
+    char *f16 = jobs->texts[jobs->n_texts++] = typed(shared_rows, "f16");
+    add(jobs, f32, "normal", 64, 50000);
+    add(jobs, f16, "normal", 64, 70001);
+    add(jobs, f32, "normal", 64, 270004);
     run_all(jobs);
 }
 END_TEST
@@ -395,6 +398,7 @@ Suite *kernels_suite(void)
     add_case(suite, "extremes", extremes_agree_with_the_reference);
     add_case(suite, "composites", composites_agree_with_the_reference);
     add_case(suite, "long_rows", many_long_rows_agree_with_the_reference);
+    add_case(suite, "shared_rows", rows_of_clusters_agree_with_the_reference);
     add_case(suite, "norms", norms_agree_with_the_reference);
     add_case(suite, "movements", movements_agree_with_the_reference);
     add_case(suite, "transposes", transposes_agree_with_the_reference);

@@ -20,7 +20,8 @@ static const char *const archs[] = {"sm_75",  "sm_80",  "sm_86", "sm_89",
 enum {
     WIDE = 1,   // every load is of 16 bytes, and so is every store of an element
     NARROW = 2, // none is
-    FMA = 4     // an inner loop of many multiply-adds
+    FMA = 4,    // an inner loop of many multiply-adds
+    SHARED = 8  // blocks of a cluster share a row, where the GPU has clusters
 };
 
 // Programs of sizes M, N and K.
@@ -51,22 +52,27 @@ static const struct probe {
     int alignment;
     unsigned expected;
 } probes[] = {
-    {"map",     multiply_add, 1,      1 << 20, 1,    0, WIDE  },
-    {"map",     multiply_add, 1,      1 << 20, 1,    4, NARROW},
-    {"map",     activations,  1,      1000003, 1,    0, 0     },
-    {"map",     padded,       70001,  70003,   1,    0, 0     },
-    {"map",     transposed,   4096,   8192,    1,    0, WIDE  },
-    {"rows",    softmax,      4096,   64,      1,    0, WIDE  },
-    {"rows",    softmax,      4096,   16384,   1,    0, WIDE  },
-    {"rows",    softmax,      200,    1 << 20, 1,    0, 0     },
-    {"rows",    layer_norm,   4096,   5120,    1,    0, 0     },
-    {"rows",    argmax,       129,    777,     1,    0, 0     },
-    {"columns", columns,      100000, 1024,    1,    0, 0     },
-    {"columns", norm,         100000, 1023,    1,    0, 0     },
-    {"gemm",    product,      4096,   4096,    4096, 0, FMA   },
-    {"gemm",    dressed,      8,      4093,    4095, 0, 0     },
-    {"gemm",    batched,      1000,   1024,    512,  0, FMA   },
-    {"gemm",    in_f64,       500,    500,     500,  0, 0     },
+    {"map",     multiply_add, 1,      1 << 20, 1,    0, WIDE         },
+    {"map",     multiply_add, 1,      1 << 20, 1,    4, NARROW       },
+    {"map",     activations,  1,      1000003, 1,    0, 0            },
+    {"map",     padded,       70001,  70003,   1,    0, 0            },
+    {"map",     transposed,   4096,   8192,    1,    0, WIDE         },
+    {"rows",    softmax,      4096,   64,      1,    0, WIDE         },
+    {"rows",    softmax,      4096,   16384,   1,    0, WIDE         },
+    {"rows",    softmax,      200,    1 << 22, 1,    0, 0            },
+    {"rows",    softmax,      200,    131072,  1,    0, SHARED | WIDE},
+    {"rows",    softmax,      64,     99999,   1,    0, SHARED       },
+    {"rows",    softmax,      200,    360000,  1,    0, SHARED       },
+    {"rows",    layer_norm,   1024,   131072,  1,    0, SHARED       },
+    {"rows",    layer_norm,   200,    480000,  1,    0, SHARED       },
+    {"rows",    layer_norm,   4096,   5120,    1,    0, 0            },
+    {"rows",    argmax,       129,    777,     1,    0, 0            },
+    {"columns", columns,      100000, 1024,    1,    0, 0            },
+    {"columns", norm,         100000, 1023,    1,    0, 0            },
+    {"gemm",    product,      4096,   4096,    4096, 0, FMA          },
+    {"gemm",    dressed,      8,      4093,    4095, 0, 0            },
+    {"gemm",    batched,      1000,   1024,    512,  0, FMA          },
+    {"gemm",    in_f64,       500,    500,     500,  0, 0            },
 };
 enum { N_PROBES = sizeof probes / sizeof *probes, N_ARCHS = sizeof archs / sizeof *archs };
 enum { MAX_FAULTS = 8 };
@@ -142,6 +148,10 @@ static void check_census(struct faults *f, const struct kernel *k, unsigned expe
               stores);
     if (expected & NARROW && (wide || wide_stores))
         fault(f, k, "%d loads and %d stores are 16 bytes wide", wide, wide_stores);
+    bool in_cluster = expected & SHARED && target_find(f->arch)->max_cluster > 1;
+    if (in_cluster != (k->cluster[0] > 1 && cubin_count(c, OPCODE_cluster_barrier) > 0))
+        fault(f, k, "clusters of %u blocks, %d halves of barriers", k->cluster[0],
+              cubin_count(c, OPCODE_cluster_barrier));
     if (expected & FMA && cubin_count(c, OPCODE_ffma) < 128)
         fault(f, k, "%d multiply-adds", cubin_count(c, OPCODE_ffma));
 }

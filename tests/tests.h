@@ -28,6 +28,7 @@ Suite *bench_suite(void);
 Suite *costs_suite(void);
 Suite *index_suite(void);
 Suite *kernels_suite(void);
+Suite *long_rows_suite(void);
 Suite *random_suite(void);
 Suite *print_suite(void);
 Suite *rewrite_suite(void);

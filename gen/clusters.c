@@ -1,0 +1,86 @@
+// clusters.c: rows that one block cannot keep on chip: how many blocks share one, and what each of
+// their threads keeps in registers and in shared memory.
+
+#include "gen/kernel.h"
+
+// Registers of a thread that keep the row, in bytes: half of what it has where threads fill an SM,
+// less where vectors from shared memory pass through them too.
+enum { KEPT_BYTES = 128, KEPT_BESIDE_PARKED = 96, PORTABLE_CLUSTER = 8 };
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int min_of(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+// A row of which one reduction is all that is wanted is read once as it is.
+static bool reads_again(const struct nest *nest)
+{
+    bool again = nest->n_phases > 1;
+    for (int i = 0; i < nest->n_stores; i++)
+        again = again || !stores_per_row(nest, i);
+    return again;
+}
+
+// Of a vector of the row in shared memory; 0: something of it cannot be there.
+static int parked_bytes(struct fusion *f, const struct scheduled *s, const struct accesses *a)
+{
+    uint32_t element = 1u << VAR_r | 1u << VAR_c;
+    int bytes = 0;
+    for (int i = 0; i < a->n_loads; i++) {
+        if ((a->loads[i]->variables & element) != element)
+            continue;
+        if (!can_stage(f, s->nest, a->loads[i], s->spec.vec))
+            return 0;
+        bytes += dtype_info[a->loads[i]->dtype].bytes * s->spec.vec;
+    }
+    return bytes;
+}
+
+// Whether that many blocks of that many threads can keep a row; if so it is scheduled that way.
+static bool share(struct fusion *f, struct scheduled *s, int threads, int cluster, int vector_bytes,
+                  int staged_bytes)
+{
+    struct spec *spec = &s->spec;
+    int64_t rows = s->nest->extent[VAR_r], cols = s->nest->extent[VAR_c];
+    int64_t vectors = ceil_div(ceil_div(cols, spec->vec), (int64_t)threads * cluster);
+    int64_t items = vectors;
+    if (items > KEPT_BYTES / vector_bytes)
+        items = KEPT_BESIDE_PARKED / vector_bytes;
+    int64_t at = (threads / 32 + 2 * cluster) * spec->acc_bytes;
+    int64_t staging_at = ceil_div(at, 128) * 128;
+    int64_t parked = vectors - items;
+    int64_t shared = parked ? staging_at + parked * threads * staged_bytes : at;
+    if ((parked && !staged_bytes) || !items || shared > f->target->shared_per_block ||
+        rows > INT32_MAX / cluster)
+        return false;
+    spec->resident = true, spec->late = parked || items * vector_bytes > 64;
+    spec->threads = spec->threads_per_row = threads, spec->rows_per_block = 1;
+    spec->cluster = cluster, spec->items = (int)items, spec->parked = (int)parked;
+    spec->staging_at = parked ? (int)staging_at : 0, spec->staged_bytes = parked ? staged_bytes : 0;
+    s->shared_bytes = (unsigned)shared;
+    s->blocks = rows * cluster;
+    return true;
+}
+
+// The fewest blocks, of half an SM's threads if possible: then one block loads while the other one
+// reduces.
+void cluster_rows(struct fusion *f, struct scheduled *s, const struct accesses *a, int vector_bytes)
+{
+    int most = min_of(1024, f->target->threads_per_sm), max = f->target->max_cluster;
+    int portable = min_of(max, PORTABLE_CLUSTER);
+    if (s->spec.resident || max < 2 || !reads_again(s->nest))
+        return;
+    for (int threads = most / 2; threads <= most; threads *= 2)
+        for (int cluster = 2; cluster <= portable; cluster *= 2)
+            if (share(f, s, threads, cluster, vector_bytes, 0))
+                return;
+    int staged_bytes = parked_bytes(f, s, a);
+    for (int cluster = portable; cluster <= max; cluster *= 2)
+        if (share(f, s, most, cluster, vector_bytes, staged_bytes))
+            return;
+}

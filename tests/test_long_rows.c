@@ -1,0 +1,183 @@
+// test_long_rows.c: rows that the blocks of a cluster share, against the f64 reference, on the host
+// device.  They are made for a GPU so small that short rows are long to it.
+
+#include "tests/compiled.h"
+#include "tests/on_host.h"
+#include "tests/programs.h"
+#include "tests/tests.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char normalised[] =
+    "program normalised(M, N)\ninput x : %s[M, N]\ninput w : f32[N]\ninput b : f32[N]\n"
+    "output y = layer_norm(x, w, b, 1e-5)\noutput m = max(x, axis = 1)\n"
+    "output i = argmax(x, axis = 1)\n";
+static const char weighed[] =
+    "program weighed(M, N)\ninput x : %s[M, N]\ninput z : %s[M, N]\ninput s : %s[M]\n"
+    "output y = softmax(x * s[:, None] + z, axis = 1) * z\noutput n = sum(x * z, axis = 1)\n";
+static const char plain[] = "program plain(M, N)\ninput x : %s[M, N]\n"
+                            "output y = softmax(x, axis = 1)\n";
+
+// cluster, parked: what the schedule is to make of it.
+static const struct probe {
+    const char *text, *dtype;
+    int64_t n;
+    unsigned cluster;
+    bool parked;
+} probes[] = {
+    {plain,      "f32",  3000,  4,  false},
+    {plain,      "f32",  3001,  4,  false},
+    {plain,      "f32",  12000, 8,  false},
+    {plain,      "f16",  16008, 8,  false},
+    {plain,      "f32",  16408, 8,  true },
+    {plain,      "f32",  17003, 8,  true },
+    {plain,      "f32",  40004, 16, true },
+    {plain,      "f32",  90000, 1,  false},
+    {plain,      "f16",  20008, 8,  true },
+    {plain,      "f16",  20009, 16, false}, // 2 bytes are too few for an asynchronous copy
+    {plain,      "f64",  9002,  8,  true },
+    {normalised, "f32",  5000,  8,  false},
+    {normalised, "f32",  5003,  8,  false},
+    {normalised, "bf16", 20000, 8,  true },
+    {normalised, "f32",  45000, 16, true },
+    {weighed,    "f32",  7001,  8,  false},
+    {weighed,    "f32",  9004,  8,  true },
+    {weighed,    "f64",  3002,  8,  false},
+};
+
+static const struct target *small_target(void)
+{
+    static struct target t;
+    t = *target_find("sm_90a");
+    t.n_sms = 2;
+    t.threads_per_sm = 64;
+    t.shared_per_block = t.shared_per_sm = 12 * 1024;
+    return &t;
+}
+
+static void fill(const struct node *node, void *data, unsigned seed)
+{
+    for (int64_t i = 0; i < node_numel(node); i++)
+        store_element(node->dtype, data, i,
+                      ((unsigned)(i + 1) * 2654435761u + seed * 40503u) / 1e9 - 2.1);
+}
+
+static void expect_near(const struct graph *graph, const struct output *o, const void *got,
+                        const struct tensor *expected, const char *spec)
+{
+    struct tolerance t = tolerance(graph, o->node);
+    bool is_float = dtype_info[o->node->dtype].class == CLASS_float;
+    for (int64_t i = 0; i < node_numel(o->node); i++) {
+        double e =
+            is_float ? ((double *)expected->data)[i] : (double)((int64_t *)expected->data)[i];
+        double g = load_element(o->node->dtype, got, i);
+        ck_assert_msg(fabs(g - e) <= t.absolute + t.relative * fabs(e),
+                      "%s[%lld]: got %.9g, expected %.9g (%s)", o->name, (long long)i, g, e, spec);
+    }
+}
+
+static size_t bytes_of(const struct node *node)
+{
+    return (size_t)node_numel(node) * (size_t)dtype_info[node->dtype].bytes;
+}
+
+// The kernel's outputs, in both orders of its threads: the same bits.
+static void check_outputs(struct compiled *c, void **data)
+{
+    struct program *p = &c->program;
+    const struct kernel *k = &p->kernels[0];
+    struct host_library *library = load_kernels(k, 1, sanitizer_flags());
+    struct tensor arguments[4], expected[4];
+    void *pointers[8], *first[4];
+    for (int i = 0; i < p->n_arguments; i++) {
+        const struct node *node = p->graph->arguments[i];
+        arguments[i] = (struct tensor){.dtype = node->dtype, .rank = node->rank, .data = data[i]};
+        memcpy(arguments[i].dim, node->dim, sizeof node->dim);
+    }
+    ck_assert(eval(&c->g, p->graph, EVAL_exact, arguments, expected));
+    for (int i = 0; i < k->n_args; i++)
+        pointers[i] = data[k->args[i]];
+    for (int reversed = 0; reversed < 2; reversed++) {
+        assert_ran(launch_kernel(library, k, reversed, pointers));
+        for (int i = 0; i < p->n_outputs; i++) {
+            const struct output *o = &p->graph->outputs[i];
+            void *got = data[p->outputs[i]];
+            expect_near(p->graph, o, got, &expected[i], k->spec);
+            if (!reversed)
+                first[i] = memcpy(malloc(bytes_of(o->node)), got, bytes_of(o->node));
+            else
+                ck_assert(!memcmp(first[i], got, bytes_of(o->node)));
+        }
+    }
+    for (int i = 0; i < p->n_outputs; i++)
+        free(first[i]);
+    host_unload(library);
+}
+
+START_TEST(clusters_agree_with_the_reference)
+{
+    const struct probe *probe = &probes[_i];
+    struct size sizes[] = {
+        {"M", 3       },
+        {"N", probe->n}
+    };
+    struct compiled c;
+    char *text = typed(probe->text, probe->dtype);
+    compile_right_text(
+        &c, text,
+        &(struct compile_options){.target = small_target(), .sizes = sizes, .n_sizes = 2});
+    struct program *p = &c.program;
+    ck_assert_int_eq(p->n_kernels, 1);
+    const struct kernel *k = &p->kernels[0];
+    ck_assert_str_eq(k->family, "rows");
+    ck_assert_msg(k->cluster[0] == probe->cluster &&
+                      !strstr(k->spec, " parked=0 ") == probe->parked,
+                  "N = %d: %s", (int)probe->n, k->spec);
+    ck_assert(probe->cluster == 1 || k->grid[0] == 3 * probe->cluster);
+    void *data[8];
+    for (int b = 0; b < p->n_buffers; b++)
+        ck_assert(!posix_memalign(&data[b], 16, (size_t)p->buffers[b].bytes));
+    for (int i = 0; i < p->n_arguments; i++)
+        fill(p->graph->arguments[i], data[p->arguments[i]], (unsigned)i);
+    check_outputs(&c, data);
+    for (int b = 0; b < p->n_buffers; b++)
+        free(data[b]);
+    free(text);
+    compiled_free(&c);
+}
+END_TEST
+
+// One reduction reads its row once as it is; a GPU without clusters has none.
+START_TEST(a_row_that_is_read_once_needs_no_cluster)
+{
+    static const char *const texts[] = {"program p(M, N)\ninput x : f32[M, N]\n"
+                                        "output s = sum(x, axis = 1)\n",
+                                        "program p(M, N)\ninput x : f32[M, N]\n"
+                                        "output y = softmax(x, axis = 1)\n"};
+    struct size sizes[] = {
+        {"M", 1024  },
+        {"N", 131072}
+    };
+    for (int i = 0; i < 3; i++) {
+        struct compiled c;
+        compile_right_text(
+            &c, texts[i > 0],
+            &(struct compile_options){
+                .target = target_find(i > 1 ? "sm_89" : "sm_90"), .sizes = sizes, .n_sizes = 2});
+        ck_assert_uint_eq(c.program.kernels[0].cluster[0], i == 1 ? 8 : 1);
+        compiled_free(&c);
+    }
+}
+END_TEST
+
+Suite *long_rows_suite(void)
+{
+    Suite *s = suite_create("long_rows");
+    TCase *t = tcase_create("long_rows");
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, clusters_agree_with_the_reference, 0, sizeof probes / sizeof *probes);
+    tcase_add_test(t, a_row_that_is_read_once_needs_no_cluster);
+    suite_add_tcase(s, t);
+    return s;
+}
