@@ -26,6 +26,23 @@ static bool reads_again(const struct nest *nest)
     return again;
 }
 
+// Registers of what all rows share and some reduction needs: it is there from the first stage on.
+static int early_bytes(struct fusion *f, const struct nest *nest)
+{
+    bool *seen = arena_new(f->g, bool, nest->n_values);
+    int bytes = 0;
+    for (int i = 0; i < nest->n_heavy; i++) {
+        struct accesses a = value_accesses(f->g, nest, nest->heavy_in[2 * i]);
+        for (int j = 0; j < a.n_loads; j++) {
+            const struct value *v = a.loads[j];
+            bool shared = (v->variables & (1u << VAR_r | 1u << VAR_c)) == 1u << VAR_c;
+            bytes += shared && !seen[v->id] ? 4 : 0;
+            seen[v->id] = true;
+        }
+    }
+    return bytes;
+}
+
 // Of a vector of the row in shared memory; 0: something of it cannot be there.
 static int parked_bytes(struct fusion *f, const struct scheduled *s, const struct accesses *a)
 {
@@ -75,6 +92,7 @@ void cluster_rows(struct fusion *f, struct scheduled *s, const struct accesses *
     int portable = min_of(max, PORTABLE_CLUSTER);
     if (s->spec.resident || max < 2 || !reads_again(s->nest))
         return;
+    vector_bytes += early_bytes(f, s->nest) * s->spec.vec;
     for (int threads = most / 2; threads <= most; threads *= 2)
         for (int cluster = 2; cluster <= portable; cluster *= 2)
             if (share(f, s, threads, cluster, vector_bytes, 0))

@@ -157,6 +157,8 @@ static char *explain_text(const quern_plan *plan)
                 k->grid[2], k->block[0], k->block[1], k->block[2]);
         if (k->shared_bytes)
             fprintf(out, ", %u bytes shared", k->shared_bytes);
+        if (k->cluster[0] > 1)
+            fprintf(out, ", clusters of %u", k->cluster[0]);
         fprintf(out, "%s\n    %s\n    ", k->cooperative ? ", cooperative" : "",
                 k->spec ? k->spec : "");
         print_totals(out, (struct totals){k->bytes, k->flops, k->floor_us});
