@@ -58,6 +58,11 @@ static int parked_bytes(struct fusion *f, const struct scheduled *s, const struc
     return bytes;
 }
 
+static int most_threads(const struct target *t)
+{
+    return min_of(1024, t->threads_per_sm);
+}
+
 // Whether that many blocks of that many threads can keep a row; if so it is scheduled that way.
 static bool share(struct fusion *f, struct scheduled *s, int threads, int cluster, int vector_bytes,
                   int staged_bytes)
@@ -77,6 +82,7 @@ static bool share(struct fusion *f, struct scheduled *s, int threads, int cluste
         return false;
     spec->resident = true, spec->late = parked || items * vector_bytes > 64;
     spec->threads = spec->threads_per_row = threads, spec->rows_per_block = 1;
+    spec->blocks_per_sm = most_threads(f->target) / threads;
     spec->cluster = cluster, spec->items = (int)items, spec->parked = (int)parked;
     spec->staging_at = parked ? (int)staging_at : 0, spec->staged_bytes = parked ? staged_bytes : 0;
     s->shared_bytes = (unsigned)shared;
@@ -88,7 +94,7 @@ static bool share(struct fusion *f, struct scheduled *s, int threads, int cluste
 // reduces.
 void cluster_rows(struct fusion *f, struct scheduled *s, const struct accesses *a, int vector_bytes)
 {
-    int most = min_of(1024, f->target->threads_per_sm), max = f->target->max_cluster;
+    int most = most_threads(f->target), max = f->target->max_cluster;
     int portable = min_of(max, PORTABLE_CLUSTER);
     if (s->spec.resident || max < 2 || !reads_again(s->nest))
         return;

@@ -222,20 +222,30 @@ __device__ inline void staged_rows(const Args &args)
     }
 }
 
+__device__ inline void plain_group(const Args &args, index_t group)
+{
+    const index_t r = row_of(group);
+    const bool live = Spec::rows % Spec::rows_per_block == 0 || r < Spec::rows;
+    Row row[1];
+    if (live)
+        load_row(args, r, row[0]);
+    if constexpr (Spec::resident)
+        resident_row(args, r, live, row);
+    else
+        streamed_row(args, r, live, row);
+    if (live && threadIdx.x % Spec::threads_per_row == 0)
+        store_row(args, r, row[0]);
+}
+
+// A row in registers has a block of its own where a grid can have so many: a loop would take
+// registers from it.
 __device__ inline void plain_rows(const Args &args)
 {
-    for (index_t group = blockIdx.x; group < n_groups; group += gridDim.x) {
-        const index_t r = row_of(group);
-        const bool live = Spec::rows % Spec::rows_per_block == 0 || r < Spec::rows;
-        Row row[1];
-        if (live)
-            load_row(args, r, row[0]);
-        if constexpr (Spec::resident)
-            resident_row(args, r, live, row);
-        else
-            streamed_row(args, r, live, row);
-        if (live && threadIdx.x % Spec::threads_per_row == 0)
-            store_row(args, r, row[0]);
+    if constexpr (Spec::resident && n_groups <= 0x7fffffff) {
+        plain_group(args, blockIdx.x);
+    } else {
+        for (index_t group = blockIdx.x; group < n_groups; group += gridDim.x)
+            plain_group(args, group);
     }
 }
 
@@ -259,7 +269,7 @@ __device__ inline void cluster_row(const Args &args)
         store_row(args, r, row[0]);
 }
 
-extern "C" __global__ void __launch_bounds__(Spec::threads)
+extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
     KERNEL(const __grid_constant__ Args args)
 {
     if constexpr (Spec::staged)
