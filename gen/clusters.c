@@ -17,13 +17,54 @@ static int min_of(int a, int b)
     return a < b ? a : b;
 }
 
-// A row of which one reduction is all that is wanted is read once as it is.
-static bool reads_again(const struct nest *nest)
+// A row of which one reduction is all that is wanted is read once as it is, by one block where
+// there are rows enough for all SMs.
+static bool gains(const struct fusion *f, const struct nest *nest)
 {
-    bool again = nest->n_phases > 1;
+    bool again = nest->n_phases > 1 || nest->extent[VAR_r] < f->target->n_sms / 2;
     for (int i = 0; i < nest->n_stores; i++)
         again = again || !stores_per_row(nest, i);
     return again;
+}
+
+// Whether a reduction's row is read again once the reduction is known: by a further one over it, or
+// for a value per element.
+static bool is_read_again(struct fusion *f, const struct nest *nest, const struct node *reduction)
+{
+    bool *after = arena_new(f->g, bool, f->graph->n_nodes);
+    after[reduction->id] = true;
+    for (int i = reduction->id + 1; i < f->graph->n_nodes; i++) {
+        const struct node *node = f->graph->nodes[i];
+        enum op_kind kind = op_info[node->op].kind;
+        bool depends = false;
+        for (int j = 0; j < node->n_in; j++)
+            depends |= after[node->in[j]->id];
+        if (!depends || kind == KIND_contraction)
+            continue;
+        if (kind != KIND_reduction && node_numel(node) == domain_numel(nest))
+            return true;
+        if (kind == KIND_reduction && node_numel(node->in[0]) == domain_numel(nest) &&
+            node->attr.axes == nest->axes)
+            return true;
+        after[i] = kind != KIND_reduction;
+    }
+    return false;
+}
+
+// Few long rows: clusters that together take at least half of the SMs, and keep a row with room for
+// more than this operand of it, are better than a pass over all rows for each reduction.
+bool clusters_suit(struct fusion *f, const struct nest *nest, const struct node *reduction,
+                   const struct value *operand)
+{
+    struct accesses a = value_accesses(f->g, nest, operand);
+    int64_t rows = nest->extent[VAR_r], length = nest->extent[VAR_c], bytes = 0;
+    for (int i = 0; i < a.n_loads; i++)
+        bytes += dtype_info[a.loads[i]->dtype].bytes;
+    bytes = bytes > 4 ? bytes : 4;
+    return f->target->max_cluster >= PORTABLE_CLUSTER &&
+           rows * PORTABLE_CLUSTER >= f->target->n_sms / 2 &&
+           length <= PORTABLE_CLUSTER * 1024 * KEPT_BYTES / bytes &&
+           is_read_again(f, nest, reduction);
 }
 
 // Registers of what all rows share and some reduction needs: it is there from the first stage on.
@@ -96,7 +137,7 @@ void cluster_rows(struct fusion *f, struct scheduled *s, const struct accesses *
 {
     int most = most_threads(f->target), max = f->target->max_cluster;
     int portable = min_of(max, PORTABLE_CLUSTER);
-    if (s->spec.resident || max < 2 || !reads_again(s->nest))
+    if (s->spec.resident || max < 2 || !gains(f, s->nest))
         return;
     vector_bytes += early_bytes(f, s->nest) * s->spec.vec;
     for (int threads = most / 2; threads <= most; threads *= 2)

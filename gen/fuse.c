@@ -13,12 +13,11 @@
 
 // Bounds of compile time, recursion and a kernel's parameters; beyond them a value is written out.
 enum {
-    MAX_DEPTH = 200,     // operators in a row
-    MAX_VALUES = 3000,   // in one nest
-    MAX_LOADS = 100,     // places that a nest reads
-    MAX_PHASES = 16,     // of reductions in one nest
-    ROW_ON_CHIP = 16384, // elements of a row that one block takes, however few rows there are
-    ROWS_ENOUGH = 64     // of which clusters of blocks fill any GPU
+    MAX_DEPTH = 200,    // operators in a row
+    MAX_VALUES = 3000,  // in one nest
+    MAX_LOADS = 100,    // places that a nest reads
+    MAX_PHASES = 16,    // of reductions in one nest
+    ROW_ON_CHIP = 16384 // elements of a row that one block takes, however few rows there are
 };
 
 // The last nest that a node's value comes from, -1 where it depends on arguments alone.
@@ -44,10 +43,10 @@ static int64_t contiguous_bytes(struct fusion *f, const struct nest *nest, const
     return bytes;
 }
 
-// Rows where lanes can run along the reduced axes and a block can hold a row, or there are rows
-// enough for all SMs; columns otherwise.
+// Rows where lanes can run along the reduced axes and a block or a cluster can hold a row, or there
+// are rows enough for all SMs; columns otherwise.
 static enum family reduction_family(struct fusion *f, const struct nest *nest,
-                                    const struct value *operand)
+                                    const struct node *reduction, const struct value *operand)
 {
     bool *seen = arena_new(f->g, bool, 2 * nest->n_values);
     int64_t along_c = contiguous_bytes(f, nest, operand, VAR_c, seen);
@@ -55,8 +54,9 @@ static enum family reduction_family(struct fusion *f, const struct nest *nest,
     int64_t rows = nest->extent[VAR_r], length = nest->extent[VAR_c];
     if (along_c < along_r && length > 1)
         return FAMILY_columns;
-    bool many = rows >= f->target->n_sms / 2 || (f->target->max_cluster > 1 && rows >= ROWS_ENOUGH);
-    return length <= ROW_ON_CHIP || many ? FAMILY_rows : FAMILY_columns;
+    bool on_rows = length <= ROW_ON_CHIP || rows >= f->target->n_sms / 2 ||
+                   clusters_suit(f, nest, reduction, operand);
+    return on_rows ? FAMILY_rows : FAMILY_columns;
 }
 
 static bool is_full(const struct nest *nest)
@@ -94,7 +94,7 @@ static bool open_reduction(struct fusion *f, const struct node *reduction)
     struct value *operand = lower(f, nest, reduction->in[0], nest->at);
     if (!operand)
         return fail(f->g, "fuse: the operand of %s cannot be placed", op_info[reduction->op].name);
-    nest->family = reduction_family(f, nest, operand);
+    nest->family = reduction_family(f, nest, reduction, operand);
     return add_heavy(f, nest, reduction, 0, operand, NULL);
 }
 

@@ -209,6 +209,9 @@ const char *spec_text(struct gen *g, const struct scheduled *s); // "vec=4 threa
 
 // clusters.c: rows that several blocks share
 
+// Whether that is the way to a reduction over few long rows.
+bool clusters_suit(struct fusion *f, const struct nest *nest, const struct node *reduction,
+                   const struct value *operand);
 // A row that one block cannot keep on chip goes to a cluster of them where the target has those.
 // vector_bytes: registers that a vector of the row occupies, in bytes.
 void cluster_rows(struct fusion *f, struct scheduled *s, const struct accesses *a,

@@ -237,9 +237,9 @@ START_TEST(rows_of_clusters_agree_with_the_reference)
     struct jobs *jobs = calloc(1, sizeof *jobs);
     char *f32 = jobs->texts[jobs->n_texts++] = typed(shared_rows, "f32");
     char *f16 = jobs->texts[jobs->n_texts++] = typed(shared_rows, "f16");
-    add(jobs, f32, "normal", 64, 50000);
-    add(jobs, f16, "normal", 64, 70001);
-    add(jobs, f32, "normal", 64, 270004);
+    add(jobs, f32, "normal", 9, 50000);
+    add(jobs, f16, "normal", 66, 70001);
+    add(jobs, f32, "normal", 66, 270004);
     run_all(jobs);
 }
 END_TEST

@@ -148,26 +148,48 @@ START_TEST(clusters_agree_with_the_reference)
 }
 END_TEST
 
-// One reduction reads its row once as it is; a GPU without clusters has none.
-START_TEST(a_row_that_is_read_once_needs_no_cluster)
+// What long rows become: read again, there are clusters for them; read once, for few of them a pass
+// over all SMs, for many a block each.
+static const struct {
+    const char *output, *arch;
+    int64_t m, n;
+    const char *family;
+    unsigned cluster;
+} choices[] = {
+    {"softmax(x, axis = 1)", "sm_90a", 1024, 131072,  "rows",    8 },
+    {"softmax(x, axis = 1)", "sm_90a", 1024, 50000,   "rows",    4 },
+    {"softmax(x, axis = 1)", "sm_90a", 1024, 40000,   "rows",    1 },
+    {"softmax(x, axis = 1)", "sm_90a", 256,  1048576, "rows",    16},
+    {"softmax(x, axis = 1)", "sm_89",  1024, 131072,  "rows",    1 },
+    {"softmax(x, axis = 1)", "sm_100", 1024, 524288,  "rows",    8 },
+    {"softmax(x, axis = 1)", "sm_100", 1024, 1048576, "rows",    1 },
+    {"softmax(x, axis = 1)", "sm_90a", 32,   128256,  "rows",    8 },
+    {"softmax(x, axis = 1)", "sm_90a", 4,    128256,  "columns", 1 },
+    {"softmax(x, axis = 1)", "sm_90a", 32,   1048576, "columns", 1 },
+    {"var(x, axis = 1)",     "sm_90a", 32,   128256,  "rows",    8 },
+    {"layer_norm(x)",        "sm_120", 32,   128256,  "rows",    8 },
+    {"sum(x, axis = 1)",     "sm_90a", 32,   128256,  "columns", 1 },
+    {"sum(x, axis = 1)",     "sm_90a", 1024, 131072,  "rows",    1 },
+};
+
+START_TEST(long_rows_go_where_they_are_read_least)
 {
-    static const char *const texts[] = {"program p(M, N)\ninput x : f32[M, N]\n"
-                                        "output s = sum(x, axis = 1)\n",
-                                        "program p(M, N)\ninput x : f32[M, N]\n"
-                                        "output y = softmax(x, axis = 1)\n"};
     struct size sizes[] = {
-        {"M", 1024  },
-        {"N", 131072}
+        {"M", choices[_i].m},
+        {"N", choices[_i].n}
     };
-    for (int i = 0; i < 3; i++) {
-        struct compiled c;
-        compile_right_text(
-            &c, texts[i > 0],
-            &(struct compile_options){
-                .target = target_find(i > 1 ? "sm_89" : "sm_90"), .sizes = sizes, .n_sizes = 2});
-        ck_assert_uint_eq(c.program.kernels[0].cluster[0], i == 1 ? 8 : 1);
-        compiled_free(&c);
-    }
+    struct compiled c;
+    char text[256];
+    snprintf(text, sizeof text, "program p(M, N)\ninput x : f32[M, N]\noutput y = %s\n",
+             choices[_i].output);
+    compile_right_text(&c, text,
+                       &(struct compile_options){
+                           .target = target_find(choices[_i].arch), .sizes = sizes, .n_sizes = 2});
+    const struct kernel *k = &c.program.kernels[0];
+    ck_assert_msg(!strcmp(k->family, choices[_i].family) && k->cluster[0] == choices[_i].cluster,
+                  "%s, %d rows of %d: %s, clusters of %u", choices[_i].output, (int)choices[_i].m,
+                  (int)choices[_i].n, k->family, k->cluster[0]);
+    compiled_free(&c);
 }
 END_TEST
 
@@ -177,7 +199,8 @@ Suite *long_rows_suite(void)
     TCase *t = tcase_create("long_rows");
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, clusters_agree_with_the_reference, 0, sizeof probes / sizeof *probes);
-    tcase_add_test(t, a_row_that_is_read_once_needs_no_cluster);
+    tcase_add_loop_test(t, long_rows_go_where_they_are_read_least, 0,
+                        sizeof choices / sizeof *choices);
     suite_add_tcase(s, t);
     return s;
 }
