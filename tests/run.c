@@ -16,6 +16,7 @@ static const struct {
     {"graph",       graph_suite      },
     {"print",       print_suite      },
     {"rewrite",     rewrite_suite    },
+    {"receipts",    receipts_suite   },
     {"rules",       rules_suite      },
     {"split",       split_suite      },
     {"index",       index_suite      },

@@ -1,87 +1,14 @@
-// test_rules.c: programs rewritten as recorded, with the receipt; random programs rewritten keep
-// their values: to the bit in strict, within the tolerance in real.
+// test_rules.c: programs rewritten, recorded and random ones, keep their values: to the bit in
+// strict, within the tolerance in real.
 
 #include "tests/golden.h"
 #include "tests/on_graph.h"
 #include "tests/random_patterns.h"
+#include "tests/recorded.h"
 #include "tests/tests.h"
 #include <math.h>
-#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
-
-// `--math finite --weights each-run` in front of the sizes.
-static const char *read_options(const char *input, struct rewrite_options *options)
-{
-    *options = (struct rewrite_options){.math = MATH_real};
-    while (!strncmp(input, "--", 2)) {
-        size_t n = strcspn(input, " \n");
-        const char *value = input + n + 1;
-        for (int m = 0; !strncmp(input, "--math", n) && m <= MATH_fast; m++)
-            if (!strncmp(value, math_name[m], strlen(math_name[m])))
-                options->math = (enum math)m;
-        if (!strncmp(input, "--weights", n))
-            options->each_run = true;
-        value += strcspn(value, " \n");
-        input = value + 1;
-    }
-    return input;
-}
-
-static struct graph *graph_of(struct gen *g, struct source *source, const struct size *sizes, int n)
-{
-    if (!strncmp(source->text, "graph", 5))
-        return read_graph(g, source);
-    const struct program_ast *ast = parse(g, source);
-    return ast ? build(g, ast, sizes, n) : NULL;
-}
-
-static void print_receipt(const struct receipt *receipt, FILE *out)
-{
-    double flops = 0, bytes = 0;
-    for (int i = 0; i < receipt->n_lines; i++) {
-        const struct receipt_line *line = &receipt->lines[i];
-        fprintf(out, "%s (%s): %.0f operations, %.0f bytes", line->rule,
-                rule_class_name[line->class], line->saved_flops, line->saved_bytes);
-        if (line->at.at)
-            fprintf(out, ", at `%.*s`", line->at.len, line->at.at);
-        fputc('\n', out);
-        flops += line->saved_flops;
-        bytes += line->saved_bytes;
-    }
-    fprintf(out, "in all: %.0f operations, %.0f bytes\n", flops, bytes);
-}
-
-static void produce(const char *input, FILE *out)
-{
-    struct gen g = {.n_errors = 0};
-    struct rewrite_options options;
-    struct size sizes[16];
-    struct receipt receipt = {.steps = 0};
-    jmp_buf escape;
-    g.escape = &escape;
-    if (setjmp(escape))
-        ck_abort_msg("out of memory");
-    input = read_options(input, &options);
-    int n = golden_sizes(&g, &input, sizes, 16);
-    struct source source = {"a.qn", input, strlen(input)};
-    g.source = &source;
-    struct graph *graph = graph_of(&g, &source, sizes, n);
-    if (graph) {
-        graph = rewrite(&g, graph, &options, &receipt);
-        graph_check(graph);
-        print_graph(graph, out);
-        print_receipt(&receipt, out);
-    }
-    diag_print(&g, out);
-    arena_free(&g.arena);
-}
-
-START_TEST(programs_are_rewritten_as_recorded)
-{
-    golden_check("rewrite", _i, produce);
-}
-END_TEST
 
 enum { PROGRAMS = 2000, CHUNKS = 20, STEPS_PER_NODE = 24 };
 
@@ -235,32 +162,19 @@ END_TEST
 static void pair_read(struct pair *p, const char *text)
 {
     enum { SMALL = 32 };
-    struct size sizes[16];
-    jmp_buf escape;
+    struct rewrite_options options;
     memset(p, 0, sizeof *p);
-    p->g.escape = &escape;
-    if (setjmp(escape))
-        ck_abort_msg("out of memory");
-    int n = golden_sizes(&p->g, &text, sizes, 16);
-    for (int i = 0; i < n; i++)
-        sizes[i].value = sizes[i].value > SMALL ? SMALL : sizes[i].value;
-    struct source *source = arena_new(&p->g, struct source, 1);
-    *source = (struct source){"a.qn", text, strlen(text)};
-    p->g.source = source;
-    p->before = graph_of(&p->g, source, sizes, n);
-    p->g.escape = NULL;
+    p->before = recorded_graph(&p->g, text, SMALL, &options);
     ck_assert(p->before != NULL);
 }
 
 static void keep_values(const char *input)
 {
     enum { SEEDS = 4 * MATH_fast };
-    struct rewrite_options options;
-    const char *text = read_options(input, &options);
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         enum math math = (enum math)(seed % MATH_fast);
         struct pair p;
-        pair_read(&p, text);
+        pair_read(&p, input);
         pair_rewrite(&p, seed, math);
         if (math == MATH_strict)
             expect_bits(&p, seed);
@@ -329,7 +243,6 @@ Suite *rules_suite(void)
     Suite *s = suite_create("rules");
     TCase *c = tcase_create("rules");
     tcase_set_timeout(c, 60);
-    tcase_add_loop_test(c, programs_are_rewritten_as_recorded, 0, golden_count("rewrite"));
     tcase_add_loop_test(c, recorded_programs_keep_their_values, 0, golden_count("rewrite"));
     tcase_add_loop_test(c, strict_keeps_every_bit_of_random_programs, 0, CHUNKS);
     tcase_add_loop_test(c, real_keeps_random_programs_within_the_tolerance, 0, CHUNKS);

@@ -32,6 +32,7 @@ Suite *long_rows_suite(void);
 Suite *random_suite(void);
 Suite *print_suite(void);
 Suite *rewrite_suite(void);
+Suite *receipts_suite(void);
 Suite *rules_suite(void);
 Suite *split_suite(void);
 Suite *storage_suite(void);
