@@ -138,16 +138,18 @@ static struct node *collect_multiples(struct rewriter *r, struct node *n)
                : NULL;
 }
 
-// x * y + x * z -> x * (y + z), and of -
+// x * y + x * z -> x * (y + z), where y or z is no number, and of -
 static struct node *common_factor(struct rewriter *r, struct node *n)
 {
     struct node *a = n->in[0], *b = n->in[1];
     if (a->op != OP_mul || b->op != OP_mul || !is_wide(n))
         return NULL;
-    for (int i = 0; i < 4; i++)
-        if (a->in[i & 1] == b->in[i >> 1])
-            return make2(r, OP_mul, a->in[i & 1],
-                         make2(r, n->op, a->in[1 - (i & 1)], b->in[1 - (i >> 1)]));
+    for (int i = 0; i < 4; i++) {
+        struct node *x = a->in[i & 1], *y = a->in[1 - (i & 1)], *z = b->in[1 - (i >> 1)];
+        double of_y, of_z;
+        if (x == b->in[i >> 1] && !(number(y, &of_y) && number(z, &of_z)))
+            return make2(r, OP_mul, x, make2(r, n->op, y, z));
+    }
     return NULL;
 }
 
