@@ -33,10 +33,11 @@ const char *const math_name[] = {
 const char *const rule_class_name[] = {
     [RULE_exact] = "exact", [RULE_real] = "real", [RULE_finite] = "finite"};
 
-static const struct rule_list *const rule_lists[] = {
+const struct rule_list *const rule_lists[] = {
     &arithmetic_rules, &movement_rules,    &term_rules,      &power_rules,
     &range_rules,      &monotone_rules,    &normalise_rules, &reduction_rules,
-    &group_rules,      &contraction_rules, &scale_rules};
+    &group_rules,      &contraction_rules, &scale_rules,     NULL,
+};
 
 static bool rule_is_allowed(const struct rewriter *r, enum rule_class class)
 {
@@ -55,7 +56,7 @@ static bool rule_is_allowed(const struct rewriter *r, enum rule_class class)
 static int count_rules(enum op op)
 {
     int n = 0;
-    for (size_t i = 0; i < sizeof rule_lists / sizeof *rule_lists; i++)
+    for (int i = 0; rule_lists[i]; i++)
         for (int j = 0; j < rule_lists[i]->n; j++)
             n += rule_lists[i]->rule[j].root == op || rule_lists[i]->rule[j].root == OP_COUNT;
     return n;
@@ -65,7 +66,7 @@ static const struct rule **rules_for(const struct rewriter *r, enum op op)
 {
     const struct rule **rules = arena_new(r->g, const struct rule *, count_rules(op) + 1);
     int n = 0;
-    for (size_t i = 0; i < sizeof rule_lists / sizeof *rule_lists; i++)
+    for (int i = 0; rule_lists[i]; i++)
         for (int j = 0; j < rule_lists[i]->n; j++) {
             const struct rule *rule = &rule_lists[i]->rule[j];
             if ((rule->root == op || rule->root == OP_COUNT) && rule_is_allowed(r, rule->class))

@@ -4,6 +4,9 @@
 // Rules work on one graph that changes under them.  Every node in it is unique by content, knows
 // its users, and lives while it has any.  A rule makes nodes and returns the one that may stand in
 // for its root; whether it does is the engine's decision, by cost.
+//
+// Of every rule tests/golden/rewrite has a program where it fires, and one where it must not, which
+// `# not: RULE: why` says.
 #pragma once
 #include "gen/graph.h"
 
@@ -74,6 +77,7 @@ struct rule_list {
 extern const struct rule_list arithmetic_rules, term_rules, power_rules, reduction_rules,
     group_rules, contraction_rules, scale_rules, normalise_rules, range_rules, monotone_rules,
     movement_rules;
+extern const struct rule_list *const rule_lists[]; // all of them, ended by NULL
 
 // working.c: the graph that changes
 

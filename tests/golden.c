@@ -116,13 +116,13 @@ void golden_check(const char *folder, int i, void (*produce)(const char *input, 
     free(text);
 }
 
-void golden_input(const char *folder, int i, void (*use)(const char *input))
+void golden_input(const char *folder, int i, void (*use)(const char *input, void *with), void *with)
 {
     char path[512];
     case_path(folder, i, path, sizeof path);
     char *text = read_all(path);
     output_in(text); // cuts it off
-    use(text);
+    use(text, with);
     free(text);
 }
 

@@ -12,7 +12,8 @@
 int golden_count(const char *folder);
 void golden_check(const char *folder, int i, void (*produce)(const char *input, FILE *out));
 // The input of a case alone, for what else has to be true of it.
-void golden_input(const char *folder, int i, void (*use)(const char *input));
+void golden_input(const char *folder, int i, void (*use)(const char *input, void *with),
+                  void *with);
 
 // An input may begin with a line `-D B=2 -D N=3`: reads it into sizes and moves the input behind
 // it.

@@ -168,8 +168,9 @@ static void pair_read(struct pair *p, const char *text)
     ck_assert(p->before != NULL);
 }
 
-static void keep_values(const char *input)
+static void keep_values(const char *input, void *with)
 {
+    (void)with;
     enum { SEEDS = 4 * MATH_fast };
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         enum math math = (enum math)(seed % MATH_fast);
@@ -188,7 +189,7 @@ static void keep_values(const char *input)
 
 START_TEST(recorded_programs_keep_their_values)
 {
-    golden_input("rewrite", _i, keep_values);
+    golden_input("rewrite", _i, keep_values, NULL);
 }
 END_TEST
 
