@@ -119,38 +119,49 @@ static const char *spec_constant(void *user, int64_t value)
     return arena_text(g, "Spec::n%d", n);
 }
 
-const char *index_text(struct emitter *e, const struct index *x, bool at_lane)
+static const char *in_style(struct emitter *e, const struct index *x,
+                            const struct index_style *style)
 {
-    enum { LANE = 29 };
-    if (at_lane && e->lanes > 0 && x->variables & 1u << e->lane_variable) {
-        const struct index *lane = index_variable(e->f->pool, LANE, INT32_MAX, "j");
-        const struct index *first = e->nest->variable[e->lane_variable];
-        x = index_substitute(e->f->pool, x, e->lane_variable, index_add(e->f->pool, first, lane));
-    }
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
-    index_print(x, &(struct index_style){e, spec_constant}, out);
+    index_print(x, style, out);
     fclose(out);
     const char *copy = arena_text(e->f->g, "%s", text);
     free(text);
     return copy;
 }
 
-// What is added to a pointer.  In rows it is a sum of pointer's terms, not one of index_t, which
-// may wrap: so the compiler may put what differs between the vectors of a row into the instruction,
-// and no register holds each one's address.
+static const struct index *of_lane(struct emitter *e, const struct index *x)
+{
+    enum { LANE = 29 };
+    if (e->lanes <= 0 || !(x->variables & 1u << e->lane_variable))
+        return x;
+    const struct index *lane = index_variable(e->f->pool, LANE, INT32_MAX, "j");
+    const struct index *first = e->nest->variable[e->lane_variable];
+    return index_substitute(e->f->pool, x, e->lane_variable, index_add(e->f->pool, first, lane));
+}
+
+const char *index_text(struct emitter *e, const struct index *x, bool at_lane)
+{
+    return in_style(e, at_lane ? of_lane(e, x) : x, &(struct index_style){e, spec_constant, false});
+}
+
+static bool only_adds(const struct index *x)
+{
+    bool adds = x->constant >= 0;
+    for (int i = 0; i < x->n_terms; i++)
+        adds &= x->terms[i].coefficient > 0;
+    return adds;
+}
+
+// What is added to a pointer.  In rows each term is added on its own, not their sum, which is an
+// index_t and may wrap: so the compiler may put what differs between the vectors of a row into the
+// instruction, and no register holds each one's address.
 const char *offset_text(struct emitter *e, const struct index *x, bool at_lane)
 {
-    const char *text = index_text(e, x, at_lane);
-    size_t n = strlen(text), depth = 0, i = 0;
-    do
-        depth += text[i] == '(', depth -= text[i] == ')';
-    while (++i < n && depth);
-    bool is_sum = text[0] == '(' && i == n && !strchr(text, '-');
-    return e->nest->family == FAMILY_rows && is_sum
-               ? arena_text(e->f->g, "%.*s", (int)n - 2, text + 1)
-               : text;
+    bool open = e->nest->family == FAMILY_rows && only_adds(x);
+    return in_style(e, at_lane ? of_lane(e, x) : x, &(struct index_style){e, spec_constant, open});
 }
 
 static const char *signed_constant(void *user, int64_t value)
@@ -161,14 +172,7 @@ static const char *signed_constant(void *user, int64_t value)
 
 const char *signed_index_text(struct emitter *e, const struct index *x)
 {
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    index_print(x, &(struct index_style){e, signed_constant}, out);
-    fclose(out);
-    const char *copy = arena_text(e->f->g, "%s", text);
-    free(text);
-    return copy;
+    return in_style(e, x, &(struct index_style){e, signed_constant, false});
 }
 
 // Unsigned comparison: what lies below the range wraps around and is above it.

@@ -64,5 +64,6 @@ void index_coordinates(struct index_pool *p, int rank, const int64_t *dim,
 struct index_style {
     void *user;
     const char *(*constant)(void *user, int64_t value);
+    bool open; // a sum stands without its brackets
 };
 void index_print(const struct index *x, const struct index_style *style, FILE *out);

@@ -118,12 +118,14 @@ void index_print(const struct index *x, const struct index_style *style, FILE *o
         print_constant(style, x->constant < 0 ? -x->constant : x->constant, out);
         return;
     }
-    bool several = x->n_terms > 1 || x->constant;
+    struct index_style inner = *style;
+    inner.open = false;
+    bool several = !style->open && (x->n_terms > 1 || x->constant);
     fputs(several ? "(" : "", out);
     for (int i = 0; i < x->n_terms; i++) {
         int64_t c = x->terms[i].coefficient, size = c < 0 ? -c : c;
         fputs(i ? (c < 0 ? " - " : " + ") : (c < 0 ? "0 - " : ""), out);
-        print_atom(x->terms[i].atom, style, out);
+        print_atom(x->terms[i].atom, &inner, out);
         if (size != 1) {
             fputs(" * ", out);
             print_constant(style, size, out);

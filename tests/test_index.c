@@ -185,10 +185,17 @@ START_TEST(text_has_no_literal_but_zero_and_one)
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
-    index_print(index_add(pool, x, index_constant(pool, -3)), &(struct index_style){NULL, named},
+    index_print(index_add(pool, x, index_constant(pool, -3)), &(struct index_style){NULL, named, false},
                 out);
     fclose(out);
     ck_assert_str_eq(text, "(c + (r / <5>) * <35> - <3>)");
+    free(text);
+    const struct index *sum = index_add(pool, index_add(pool, r, c), index_constant(pool, 1));
+    out = open_memstream(&text, &size);
+    index_print(index_add(pool, index_div(pool, sum, 5), c),
+                &(struct index_style){NULL, named, true}, out);
+    fclose(out);
+    ck_assert_str_eq(text, "c + ((r + c + 1) / <5>)"); // a bracket within stays
     free(text);
 }
 END_TEST
