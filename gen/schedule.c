@@ -201,10 +201,15 @@ static int64_t column_splits(struct fusion *f, const struct spec *spec, int64_t 
     return splits > 1 ? ceil_div(steps, ceil_div(steps, splits)) : 1;
 }
 
-// Of at least 40 registers a thread, and more where its accumulators are wide.
-static int column_blocks_per_sm(const struct target *t, int threads, int accumulators)
+// What a thread has for the vectors of several steps in flight and its accumulators: 40 registers
+// for one tensor and four sums.
+static int column_blocks_per_sm(const struct target *t, const struct accesses *a, int threads,
+                                int accumulators)
 {
-    int registers = 40 + max_of(accumulators - 32, 0) / 2;
+    int registers = 24 + max_of(accumulators - 32, 0) / 2;
+    for (int i = 0; i < a->n_loads; i++)
+        if (a->loads[i]->variables & 1u << VAR_c)
+            registers += 16;
     int blocks = min_of(t->threads_per_sm, t->registers_per_sm / registers) / threads;
     return max_of(blocks, 1);
 }
@@ -228,7 +233,7 @@ static void schedule_columns(struct fusion *f, struct scheduled *s, const struct
     spec->threads_x = spec->along_kept ? (int)min64(next_power(vectors), 32) : 1;
     spec->threads_y = spec->threads / spec->threads_x;
     int bytes = accumulator_bytes(nest), kept = spec->along_kept ? spec->vec : 1;
-    spec->blocks_per_sm = column_blocks_per_sm(f->target, spec->threads, kept * bytes);
+    spec->blocks_per_sm = column_blocks_per_sm(f->target, a, spec->threads, kept * bytes);
     int64_t tiles = ceil_div(rows, (int64_t)spec->threads_x * kept);
     int64_t steps = ceil_div(cols, (int64_t)spec->threads_y * (spec->along_kept ? 1 : spec->vec));
     int64_t splits = column_splits(f, spec, tiles, steps);

@@ -38,6 +38,8 @@ static const char multiply_add[] = "input a : f32[N]\ninput b : f32[N]\noutput y
                              "output n = sum(x > 0, axis = 1)\n",
                   columns[] = "input x : f32[M, N]\noutput s = sum(x, axis = 0)\n"
                               "output a = amax(abs(x), axis = 0)\n",
+                  products[] = "input x : f32[M, N]\ninput y : f32[M, N]\ninput z : f32[M, N]\n"
+                               "input w : f32[M, N]\noutput s = sum(x * y + z * w, axis = 0)\n",
                   norm[] = "input x : f64[M, N]\noutput s = norm(x)\n",
                   product[] = "input a : f32[M, K]\ninput b : f32[K, N]\noutput c = a @ b\n",
                   dressed[] = "input a : f32[M, K]\ninput w : f32[N, K]\ninput b : f32[N]\n"
@@ -68,6 +70,7 @@ static const struct probe {
     {"rows",    layer_norm,   4096,   5120,    1,    0, 0            },
     {"rows",    argmax,       129,    777,     1,    0, 0            },
     {"columns", columns,      100000, 1024,    1,    0, 0            },
+    {"columns", products,     100000, 1024,    1,    0, 0            },
     {"columns", norm,         100000, 1023,    1,    0, 0            },
     {"gemm",    product,      4096,   4096,    4096, 0, FMA          },
     {"gemm",    dressed,      8,      4093,    4095, 0, 0            },
