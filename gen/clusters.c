@@ -1,21 +1,12 @@
 // clusters.c: rows that one block cannot keep on chip: how many blocks share one, and what each of
 // their threads keeps in registers and in shared memory.
 
+#include "gen/integers.h"
 #include "gen/kernel.h"
 
 // Registers of a thread that keep the row, in bytes: half of what it has where threads fill an SM,
 // less where vectors from shared memory pass through them too.
 enum { KEPT_BYTES = 128, KEPT_BESIDE_PARKED = 96, PORTABLE_CLUSTER = 8 };
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int min_of(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 // A row of which one reduction is all that is wanted is read once as it is, by one block where
 // there are rows enough for all SMs.

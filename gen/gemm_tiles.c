@@ -7,6 +7,7 @@
 
 #include "gen/gemm_tiles.h"
 #include "gen/gen.h"
+#include "gen/integers.h"
 
 // registers: the bound under which the shape compiles without spills for every architecture and
 // layout, with 16-byte vectors of elements as wide as accumulators, for 4-byte and for 8-byte ones;
@@ -47,11 +48,6 @@ enum {
     RESERVED_SHARED = 1024, // that the system takes of every block
     MAX_RESIDENT = 16,      // blocks that every architecture can hold on an SM
 };
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 static double larger(double a, double b)
 {

@@ -5,6 +5,7 @@
 // for every SM.
 
 #include "gen/gemm_tiles.h"
+#include "gen/integers.h"
 #include "gen/kernel.h"
 
 static void set_floor(struct fusion *f, struct scheduled *s)
@@ -38,31 +39,6 @@ static bool needs_wide_index(const struct nest *nest, const struct accesses *a)
         if (nest->extent[v] > limit / 2)
             return true;
     return nest_points(nest) > (nest->family == FAMILY_gemm ? 1e300 : (double)limit / 2);
-}
-
-static int max_of(int a, int b)
-{
-    return a > b ? a : b;
-}
-
-static int min_of(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t max64(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
 }
 
 static int dividing(int64_t extent, int vec)

@@ -177,11 +177,30 @@ static quern_status run_next(void *state, quern_stream stream)
     return status;
 }
 
+static CUdeviceptr next_copy(struct contest *c)
+{
+    return c->copies + 2 * c->half * (size_t)(c->copy_turn++ % c->n_copies);
+}
+
 static quern_status copy_next(void *state, quern_stream stream)
 {
     struct contest *c = state;
-    CUdeviceptr from = c->copies + 2 * c->half * (size_t)(c->copy_turn++ % c->n_copies);
+    CUdeviceptr from = next_copy(c);
     TRY(c->d, cuMemcpyDtoDAsync, from + c->half, from, c->half, stream);
+    return QUERN_OK;
+}
+
+static quern_status launch_yardstick(struct contest *c, CUfunction function, unsigned blocks,
+                                     unsigned threads, void **parameters, quern_stream stream)
+{
+    CUlaunchConfig config = {.gridDimX = blocks,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = threads,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = stream};
+    TRY(c->d, cuLaunchKernelEx, &config, function, parameters, NULL);
     return QUERN_OK;
 }
 
@@ -189,33 +208,18 @@ static quern_status copy_next(void *state, quern_stream stream)
 static quern_status copy_by_kernel(void *state, quern_stream stream)
 {
     struct contest *c = state;
-    CUdeviceptr from = c->copies + 2 * c->half * (size_t)(c->copy_turn++ % c->n_copies);
-    CUdeviceptr to = from + c->half;
+    CUdeviceptr from = next_copy(c), to = from + c->half;
     unsigned long long vectors = c->half / 16, per_block = COPY_THREADS * COPY_UNROLL;
     void *parameters[] = {&to, &from, &vectors};
-    CUlaunchConfig config = {.gridDimX = (unsigned)((vectors + per_block - 1) / per_block),
-                             .gridDimY = 1,
-                             .gridDimZ = 1,
-                             .blockDimX = COPY_THREADS,
-                             .blockDimY = 1,
-                             .blockDimZ = 1,
-                             .hStream = stream};
-    TRY(c->d, cuLaunchKernelEx, &config, c->copy, parameters, NULL);
-    return QUERN_OK;
+    unsigned blocks = (unsigned)((vectors + per_block - 1) / per_block);
+    return launch_yardstick(c, c->copy, blocks, COPY_THREADS, parameters, stream);
 }
 
 static quern_status launch_empty(void *state, quern_stream stream)
 {
     struct contest *c = state;
-    CUlaunchConfig config = {.gridDimX = (unsigned)c->d->base.target.n_sms,
-                             .gridDimY = 1,
-                             .gridDimZ = 1,
-                             .blockDimX = EMPTY_THREADS,
-                             .blockDimY = 1,
-                             .blockDimZ = 1,
-                             .hStream = stream};
-    TRY(c->d, cuLaunchKernelEx, &config, c->empty, NULL, NULL);
-    return QUERN_OK;
+    unsigned blocks = (unsigned)c->d->base.target.n_sms;
+    return launch_yardstick(c, c->empty, blocks, EMPTY_THREADS, NULL, stream);
 }
 
 // Without room for it there is no copy to compare with.

@@ -22,6 +22,13 @@ struct host_library *load_kernels(const struct kernel *kernels, int n_kernels, c
     return library;
 }
 
+struct kernel *find_kernel(struct kernel *kernels, const char *name)
+{
+    while (strcmp(kernels->name, name))
+        kernels++;
+    return kernels;
+}
+
 char *launch_kernel(const struct host_library *library, const struct kernel *kernel, bool reversed,
                     void *const *pointers)
 {

@@ -5,6 +5,7 @@
 
 // Everything between is gone with the process: a shared object is unlinked once it is loaded.
 struct host_library *load_kernels(const struct kernel *kernels, int n_kernels, const char *flags);
+struct kernel *find_kernel(struct kernel *kernels, const char *name);
 // NULL: it ran.  Otherwise the sentence, to be freed.
 char *launch_kernel(const struct host_library *library, const struct kernel *kernel, bool reversed,
                     void *const *pointers);

@@ -18,18 +18,10 @@ static void compile_all(void)
     library = load_kernels(kernels, N_KERNELS, sanitizer_flags());
 }
 
-static struct kernel *find(const char *name)
-{
-    int i = 0;
-    while (strcmp(kernels[i].name, name))
-        i++;
-    return &kernels[i];
-}
-
 // A copy of that kernel, with as many blocks, in clusters of that many.
 static struct kernel in_clusters(const char *name, unsigned blocks, unsigned cluster)
 {
-    struct kernel k = *find(name);
+    struct kernel k = *find_kernel(kernels, name);
     k.grid[0] = blocks, k.cluster[0] = cluster;
     k.cluster[1] = k.cluster[2] = 1;
     return k;
@@ -53,7 +45,7 @@ END_TEST
 START_TEST(clusters_are_boxes_of_the_grid)
 {
     int out[4 * 2 * 2];
-    struct kernel k = *find("cluster_ranks");
+    struct kernel k = *find_kernel(kernels, "cluster_ranks");
     unsigned grid[3] = {4, 2, 2}, cluster[3] = {2, 1, 2};
     memcpy(k.grid, grid, sizeof grid);
     memcpy(k.cluster, cluster, sizeof cluster);
@@ -109,7 +101,7 @@ START_TEST(a_cooperative_grid_runs_at_once)
 {
     for (int reversed = 0; reversed < 2; reversed++) {
         int out[5 * 32] = {0};
-        struct kernel k = *find("whole_grid");
+        struct kernel k = *find_kernel(kernels, "whole_grid");
         k.grid[0] = 5;
         k.cooperative = true;
         for (int i = 0; i < 5 * 32; i++)

@@ -21,17 +21,10 @@ static void compile_all(void)
     library = load_kernels(kernels, N_KERNELS, sanitizer_flags());
 }
 
-static struct kernel *find(const char *name)
-{
-    int i = 0;
-    while (strcmp(kernels[i].name, name))
-        i++;
-    return &kernels[i];
-}
-
-#define launch(name, ...) launch_kernel(library, find(name), false, (void *const[]){__VA_ARGS__})
+#define launch(name, ...)                                                                          \
+    launch_kernel(library, find_kernel(kernels, name), false, (void *const[]){__VA_ARGS__})
 #define launch_reversed(name, ...)                                                                 \
-    launch_kernel(library, find(name), true, (void *const[]){__VA_ARGS__})
+    launch_kernel(library, find_kernel(kernels, name), true, (void *const[]){__VA_ARGS__})
 
 START_TEST(every_thread_of_every_block_knows_its_coordinates)
 {
@@ -64,7 +57,8 @@ START_TEST(a_barrier_separates_writes_from_reads)
 {
     for (int reversed = 0; reversed < 2; reversed++) {
         int out[128] = {0};
-        assert_ran(launch_kernel(library, find("rotate"), reversed, (void *const[]){out}));
+        assert_ran(
+            launch_kernel(library, find_kernel(kernels, "rotate"), reversed, (void *const[]){out}));
         for (int i = 0; i < 128; i++)
             ck_assert_int_eq(out[i], 5 * ((i + 1) % 128) + 10000);
     }
@@ -75,8 +69,8 @@ START_TEST(a_missing_barrier_shows_in_both_orders)
 {
     for (int reversed = 0; reversed < 2; reversed++) {
         int out[128] = {0};
-        assert_ran(
-            launch_kernel(library, find("rotate_without_barrier"), reversed, (void *const[]){out}));
+        assert_ran(launch_kernel(library, find_kernel(kernels, "rotate_without_barrier"), reversed,
+                                 (void *const[]){out}));
         for (int i = 0; i < 128; i++) // the partner has written, or shared memory is as it started
             ck_assert_int_eq(out[i], (i & 1) != reversed ? i ^ 1 : -1);
     }
@@ -86,7 +80,7 @@ END_TEST
 START_TEST(shared_memory_starts_as_ones_in_every_block)
 {
     int out[3] = {0};
-    find("fresh_shared")->grid[0] = 3;
+    find_kernel(kernels, "fresh_shared")->grid[0] = 3;
     assert_ran(launch("fresh_shared", out));
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(out[i], -1);
@@ -189,12 +183,12 @@ END_TEST
 
 START_TEST(a_launch_that_no_gpu_takes_is_an_error)
 {
-    struct kernel k = *find("trapped");
+    struct kernel k = *find_kernel(kernels, "trapped");
     k.block[0] = 1025;
     assert_fails(launch_kernel(library, &k, false, NULL),
                  "kernel trapped, block (0,0,0): block is 1025 x 1 x 1 threads: 1 to 1024 can be "
                  "launched");
-    k = *find("trapped");
+    k = *find_kernel(kernels, "trapped");
     k.grid[1] = 65536;
     assert_fails(
         launch_kernel(library, &k, false, NULL),
@@ -209,7 +203,7 @@ START_TEST(the_last_block_sees_what_all_wrote)
 {
     unsigned counter = 0;
     int partial[70], out[32];
-    find("last_block")->grid[0] = 70;
+    find_kernel(kernels, "last_block")->grid[0] = 70;
     assert_ran(launch_reversed("last_block", &counter, partial, out));
     ck_assert_int_eq(counter, 70);
     for (int i = 0; i < 32; i++)
@@ -236,13 +230,14 @@ static void *launch_many(void *argument)
     struct launcher *l = argument;
     for (int n = 0; n < 5; n++) {
         int out[257] = {l->base};
-        char *message =
-            launch_kernel(l->library, find("many_barriers"), false, (void *const[]){out});
+        char *message = launch_kernel(l->library, find_kernel(kernels, "many_barriers"), false,
+                                      (void *const[]){out});
         l->wrong += message != NULL;
         free(message);
         for (int i = 1; i <= 256; i++)
             l->wrong += out[i] != 200 * l->base + 199 * 200 / 2;
-        message = launch_kernel(l->library, find("few_at_barrier"), false, (void *const[]){NULL});
+        message = launch_kernel(l->library, find_kernel(kernels, "few_at_barrier"), false,
+                                (void *const[]){NULL});
         l->wrong += !message; // one fails while another runs
         free(message);
     }
@@ -251,7 +246,8 @@ static void *launch_many(void *argument)
 
 START_TEST(threads_of_the_process_launch_at_once)
 {
-    struct kernel again[] = {*find("many_barriers"), *find("few_at_barrier")};
+    struct kernel again[] = {*find_kernel(kernels, "many_barriers"),
+                             *find_kernel(kernels, "few_at_barrier")};
     struct host_library *other = load_kernels(again, 2, sanitizer_flags());
     struct launcher launcher[3] = {
         {library, 1000,    0},
@@ -277,7 +273,7 @@ static void assert_dies_saying(const char *name, void *const *pointers, const ch
     pid_t child = fork();
     if (child == 0) {
         dup2(ends[1], 2);
-        free(launch_kernel(library, find(name), false, pointers));
+        free(launch_kernel(library, find_kernel(kernels, name), false, pointers));
         _exit(0);
     }
     close(ends[1]);

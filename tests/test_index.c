@@ -185,8 +185,8 @@ START_TEST(text_has_no_literal_but_zero_and_one)
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
-    index_print(index_add(pool, x, index_constant(pool, -3)), &(struct index_style){NULL, named, false},
-                out);
+    index_print(index_add(pool, x, index_constant(pool, -3)),
+                &(struct index_style){NULL, named, false}, out);
     fclose(out);
     ck_assert_str_eq(text, "(c + (r / <5>) * <35> - <3>)");
     free(text);
