@@ -51,6 +51,24 @@ static bool give_turn(struct run *r, int i)
     return true;
 }
 
+// Whether anyone of the block could move.
+static bool run_block(struct run *r, int block)
+{
+    bool moved = false;
+    for (int turn = 0; turn < r->n_threads; turn++) {
+        int in_block = r->launch->reversed ? r->n_threads - 1 - turn : turn;
+        int i = block * r->n_threads + in_block;
+        if (r->threads[i].state != THREAD_ready)
+            continue;
+        moved = true;
+        if (!give_turn(r, i))
+            return false;
+    }
+    return moved;
+}
+
+// A block goes on for as long as it can before the next one has a turn, so that what it may
+// overtake only for want of a barrier, it does overtake.
 static bool run_group(struct run *r)
 {
     unsigned bytes = r->launch->kernel->shared_bytes;
@@ -66,14 +84,11 @@ static bool run_group(struct run *r)
     bool moved = true;
     while (moved) {
         moved = false;
-        for (int turn = 0; turn < r->n_all; turn++) {
-            int i = r->launch->reversed ? r->n_all - 1 - turn : turn;
-            if (r->threads[i].state != THREAD_ready)
-                continue;
-            moved = true;
-            if (!give_turn(r, i))
-                return false;
-        }
+        for (int turn = 0; turn < r->n_blocks; turn++)
+            while (run_block(r, r->launch->reversed ? r->n_blocks - 1 - turn : turn))
+                moved = true;
+        if (r->failed || r->out_of_memory)
+            return false;
     }
     if (count_state(r, 0, r->n_all, THREAD_ended) < r->n_all)
         report_deadlock(r);

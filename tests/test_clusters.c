@@ -97,6 +97,14 @@ START_TEST(shared_memory_of_a_block_that_may_be_gone_is_not_reached)
 }
 END_TEST
 
+START_TEST(a_block_overtakes_what_no_barrier_holds)
+{
+    int out[1] = {0};
+    assert_ran(launch_in_clusters("overtaken", 2, 2, true, out));
+    ck_assert_int_eq(out[0], 2);
+}
+END_TEST
+
 START_TEST(a_cooperative_grid_runs_at_once)
 {
     for (int reversed = 0; reversed < 2; reversed++) {
@@ -134,6 +142,7 @@ Suite *clusters_suite(void)
     tcase_add_test(t, clusters_are_boxes_of_the_grid);
     tcase_add_test(t, a_cluster_barrier_that_a_thread_misses_is_named);
     tcase_add_test(t, shared_memory_of_a_block_that_may_be_gone_is_not_reached);
+    tcase_add_test(t, a_block_overtakes_what_no_barrier_holds);
     tcase_add_test(t, a_cooperative_grid_runs_at_once);
     tcase_add_test(t, a_cluster_that_no_gpu_takes_is_an_error);
     suite_add_tcase(s, t);
