@@ -93,6 +93,13 @@ static void print_constant(const struct index_style *style, int64_t value, FILE 
         fputs(style->constant(style->user, value), out);
 }
 
+static void print_within(const struct index *x, const struct index_style *style, FILE *out)
+{
+    struct index_style closed = *style;
+    closed.open = false;
+    index_print(x, &closed, out);
+}
+
 static void print_atom(const struct index *x, const struct index_style *style, FILE *out)
 {
     if (x->kind == INDEX_variable) {
@@ -100,7 +107,7 @@ static void print_atom(const struct index *x, const struct index_style *style, F
         return;
     }
     fputc('(', out);
-    index_print(x->of, style, out);
+    print_within(x->of, style, out);
     fputs(x->kind == INDEX_div ? " / " : " % ", out);
     print_constant(style, x->by, out);
     fputc(')', out);
@@ -118,14 +125,12 @@ void index_print(const struct index *x, const struct index_style *style, FILE *o
         print_constant(style, x->constant < 0 ? -x->constant : x->constant, out);
         return;
     }
-    struct index_style inner = *style;
-    inner.open = false;
     bool several = !style->open && (x->n_terms > 1 || x->constant);
     fputs(several ? "(" : "", out);
     for (int i = 0; i < x->n_terms; i++) {
         int64_t c = x->terms[i].coefficient, size = c < 0 ? -c : c;
         fputs(i ? (c < 0 ? " - " : " + ") : (c < 0 ? "0 - " : ""), out);
-        print_atom(x->terms[i].atom, &inner, out);
+        print_atom(x->terms[i].atom, style, out);
         if (size != 1) {
             fputs(" * ", out);
             print_constant(style, size, out);

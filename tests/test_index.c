@@ -178,25 +178,38 @@ static const char *named(void *user, int64_t value)
     return text;
 }
 
+static void assert_text(const struct index *x, bool open, const char *expected)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    index_print(x, &(struct index_style){NULL, named, open}, out);
+    fclose(out);
+    ck_assert_str_eq(text, expected);
+    free(text);
+}
+
 START_TEST(text_has_no_literal_but_zero_and_one)
 {
     const struct index *r = index_variable(pool, 0, 24, "r"), *c = index_variable(pool, 1, 35, "c");
     const struct index *x = index_add(pool, index_scale(pool, index_div(pool, r, 5), 35), c);
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    index_print(index_add(pool, x, index_constant(pool, -3)),
-                &(struct index_style){NULL, named, false}, out);
-    fclose(out);
-    ck_assert_str_eq(text, "(c + (r / <5>) * <35> - <3>)");
-    free(text);
+    assert_text(index_add(pool, x, index_constant(pool, -3)), false,
+                "(c + (r / <5>) * <35> - <3>)");
+}
+END_TEST
+
+START_TEST(only_the_outermost_brackets_of_an_open_text_are_gone)
+{
+    const struct index *r = index_variable(pool, 0, 24, "r"), *c = index_variable(pool, 1, 35, "c");
     const struct index *sum = index_add(pool, index_add(pool, r, c), index_constant(pool, 1));
-    out = open_memstream(&text, &size);
-    index_print(index_add(pool, index_div(pool, sum, 5), c),
-                &(struct index_style){NULL, named, true}, out);
-    fclose(out);
-    ck_assert_str_eq(text, "c + ((r + c + 1) / <5>)"); // a bracket within stays
-    free(text);
+    const struct index *quotient = index_div(pool, sum, 5), *rest = index_mod(pool, sum, 7);
+    assert_text(sum, true, "r + c + 1");
+    assert_text(quotient, true, "((r + c + 1) / <5>)");
+    assert_text(rest, true, "((r + c + 1) % <7>)");
+    assert_text(index_mod(pool, quotient, 3), true, "(((r + c + 1) / <5>) % <3>)");
+    assert_text(index_add(pool, quotient, c), true, "c + ((r + c + 1) / <5>)");
+    assert_text(index_scale(pool, quotient, 9), true, "((r + c + 1) / <5>) * <9>");
+    assert_text(index_add(pool, quotient, c), false, "(c + ((r + c + 1) / <5>))");
 }
 END_TEST
 
@@ -210,6 +223,7 @@ Suite *index_suite(void)
     tcase_add_test(tests, a_reshape_there_and_back_is_nothing);
     tcase_add_test(tests, equal_expressions_are_one_pointer);
     tcase_add_test(tests, text_has_no_literal_but_zero_and_one);
+    tcase_add_test(tests, only_the_outermost_brackets_of_an_open_text_are_gone);
     suite_add_tcase(suite, tests);
     return suite;
 }
