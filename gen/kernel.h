@@ -206,6 +206,15 @@ struct scheduled {
 // alignment: bytes that every pointer is promised to be aligned to.
 void schedule(struct fusion *f, const struct nest *nest, int alignment, struct scheduled *out);
 const char *spec_text(struct gen *g, const struct scheduled *s); // "vec=4 threads=256"
+void set_floor(struct fusion *f, struct scheduled *s);           // floor_us, from bytes and flops
+int accumulator_bytes(const struct nest *nest);                  // of the largest phase
+
+// schedule_rows.c, schedule_columns.c, schedule_gemm.c: the families
+
+void schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised);
+void schedule_columns(struct fusion *f, struct scheduled *s, const struct accesses *a,
+                      int promised);
+void schedule_gemm(struct fusion *f, struct scheduled *s, int promised);
 
 // clusters.c: rows that several blocks share
 

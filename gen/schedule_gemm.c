@@ -1,0 +1,78 @@
+// schedule_gemm.c: a contraction to the spec of gemm_simt.cuh: the direction and width of its
+// vectors, and the tile that gemm_tiles.c finds for it.
+
+#include "gen/gemm_tiles.h"
+#include "gen/integers.h"
+#include "gen/kernel.h"
+
+// One operand of a contraction: the direction its vectors run in, which is where its tensors lie
+// side by side, their width, and the registers that its prologue holds.
+struct operand {
+    bool along_k;
+    int vec, registers;
+};
+
+static struct operand operand_of(struct fusion *f, struct scheduled *s, int which, int promised)
+{
+    const struct nest *nest = s->nest;
+    int other = which ? VAR_n : VAR_m;
+    struct accesses a = value_accesses(f->g, nest, nest->heavy_in[which]);
+    struct operand o = {.registers = 2 * (a.n_loads - 1) + (a.flops > 0 ? 4 : 0)};
+    o.along_k = side_by_side_bytes(f, &a, VAR_k) >= side_by_side_bytes(f, &a, other);
+    int along = o.along_k ? VAR_k : other;
+    o.vec = vector_width(f, nest, &a, false, along, promised, &s->alignment);
+    o.vec = dividing(nest->extent[along], o.vec);
+    return o;
+}
+
+static void take_tile(struct scheduled *s, const struct gemm_tile *t)
+{
+    struct spec *spec = &s->spec;
+    spec->block_m = t->block_m, spec->block_n = t->block_n, spec->block_k = t->block_k;
+    spec->thread_m = t->thread_m, spec->thread_n = t->thread_n, spec->lanes_n = t->lanes_n;
+    spec->split = t->split, spec->promote_k = t->promote_k, spec->raster = t->raster;
+    spec->threads = t->threads, spec->blocks_per_sm = t->blocks_per_sm;
+    spec->shared_bytes = t->shared_bytes, spec->blocks = (int)t->blocks;
+    spec->vec_a = t->vec_a, spec->vec_b = t->vec_b, spec->vec = spec->vec_c = t->vec_c;
+    s->shared_bytes = (unsigned)t->shared_bytes;
+    s->blocks = t->blocks;
+}
+
+static int epilogue_vector(struct fusion *f, struct scheduled *s, int promised)
+{
+    int vec = 8;
+    for (int i = 0; i < s->nest->n_stores; i++) {
+        struct accesses a = value_accesses(f->g, s->nest, s->nest->store_values[i]);
+        int one = vector_width(f, s->nest, &a, true, VAR_n, promised, &s->alignment);
+        vec = one < vec ? one : vec;
+    }
+    return dividing(s->nest->extent[VAR_n], vec);
+}
+
+void schedule_gemm(struct fusion *f, struct scheduled *s, int promised)
+{
+    const int64_t *extent = s->nest->extent;
+    const struct dtype_info *type = &dtype_info[s->nest->heavy[0]->dtype];
+    struct operand a = operand_of(f, s, 0, promised), b = operand_of(f, s, 1, promised);
+    struct gemm_problem problem = {.batch = extent[VAR_b],
+                                   .m = extent[VAR_m],
+                                   .n = extent[VAR_n],
+                                   .k = extent[VAR_k],
+                                   .acc_bytes = type->bytes == 8 ? 8 : 4,
+                                   .floating = type->class == CLASS_float,
+                                   .a_along_k = a.along_k,
+                                   .b_along_k = b.along_k,
+                                   .vec_a = a.vec,
+                                   .vec_b = b.vec,
+                                   .vec_c = epilogue_vector(f, s, promised),
+                                   .extra_registers = a.registers + b.registers};
+    struct gemm_tile tile = gemm_simt_tile(f->target, &problem);
+    s->spec.a_along_k = a.along_k, s->spec.b_along_k = b.along_k;
+    take_tile(s, &tile);
+    s->lane_variable = VAR_n;
+    const struct index *mask = contraction_mask(f, s->nest);
+    s->spec.masked = mask != NULL;
+    if (mask)
+        s->flops *= mask_share(mask, extent[VAR_m], extent[VAR_n], tile.block_m, tile.block_n);
+    set_floor(f, s);
+}
