@@ -103,9 +103,9 @@ static bool is_shared_by_rows(const struct nest *nest, const struct value *load)
 }
 
 int vector_width(struct fusion *f, const struct nest *nest, const struct accesses *a,
-                 bool with_stores, int along, int promised, int *alignment)
+                 bool with_stores, int along, int most, int promised, int *alignment)
 {
-    for (int lanes = 8; lanes > 1; lanes /= 2) {
+    for (int lanes = most; lanes > 1; lanes /= 2) {
         struct width w = {0, 0, 1};
         for (int i = 0; i < a->n_loads; i++)
             if (!a->loads[i]->guard &&

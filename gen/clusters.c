@@ -90,11 +90,6 @@ static int parked_bytes(struct fusion *f, const struct scheduled *s, const struc
     return bytes;
 }
 
-static int most_threads(const struct target *t)
-{
-    return min_of(1024, t->threads_per_sm);
-}
-
 // Whether that many blocks of that many threads can keep a row; if so it is scheduled that way.
 static bool share(struct fusion *f, struct scheduled *s, int threads, int cluster, int vector_bytes,
                   int staged_bytes)
@@ -139,4 +134,16 @@ void cluster_rows(struct fusion *f, struct scheduled *s, const struct accesses *
     for (int cluster = portable; cluster <= max; cluster *= 2)
         if (share(f, s, most, cluster, vector_bytes, staged_bytes))
             return;
+}
+
+bool cluster_as(struct fusion *f, struct scheduled *s, const struct accesses *a, int vector_bytes,
+                const struct wishes *w)
+{
+    int threads = w->of[WISH_threads], cluster = w->of[WISH_cluster];
+    int64_t vectors = ceil_div(s->nest->extent[VAR_c], s->spec.vec);
+    if (cluster > f->target->max_cluster || threads > most_threads(f->target) ||
+        vectors < (int64_t)threads * cluster)
+        return false;
+    vector_bytes += early_bytes(f, s->nest) * s->spec.vec;
+    return share(f, s, threads, cluster, vector_bytes, parked_bytes(f, s, a));
 }

@@ -183,13 +183,12 @@ static void add_kernel(struct buffers *b, struct fusion *f, const struct nest *n
     struct kernel *k = &p->kernels[p->n_kernels++];
     struct scheduled s;
     struct emitted_args args;
-    schedule(f, nest, o->alignment ? o->alignment : 16, &s);
     k->name = kernel_name(b->g, f, nest, part);
     k->part = part;
+    schedule_kernel(f, nest, o, k, &s);
     k->source = emit(f, &s, k->name, &args);
     k->family = family_name[nest->family];
     k->expression = expression_text(f, nest);
-    k->spec = spec_text(b->g, &s);
     bind_arguments(b, k, &s, &args);
     k->grid[0] = (unsigned)s.blocks, k->grid[1] = k->grid[2] = 1;
     k->block[0] = (unsigned)s.spec.threads, k->block[1] = k->block[2] = 1;
@@ -292,6 +291,7 @@ bool compile_graph(struct gen *g, struct graph *built, const struct compile_opti
     add_arguments(&buffers, graph);
     add_parts(&buffers, &parts, prepare, run, o);
     place_workspace(g, out);
+    note_unused_specs(g, o, out);
     return true;
 }
 

@@ -224,10 +224,3 @@ int gemm_simt_tiles(const struct target *t, const struct gemm_problem *p, struct
         }
     return n;
 }
-
-struct gemm_tile gemm_simt_tile(const struct target *t, const struct gemm_problem *p)
-{
-    struct gemm_tile tile;
-    gemm_simt_tiles(t, p, &tile, 1);
-    return tile;
-}

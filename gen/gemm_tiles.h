@@ -29,4 +29,3 @@ struct gemm_tile {
 // always one.
 int gemm_simt_tiles(const struct target *t, const struct gemm_problem *p, struct gemm_tile *tiles,
                     int max);
-struct gemm_tile gemm_simt_tile(const struct target *t, const struct gemm_problem *p);

@@ -323,6 +323,11 @@ enum buffer_kind {
 
 enum kernel_part { PART_prepare, PART_run };
 
+struct candidate {
+    const char *spec;
+    double predicted_us; // roughly: to order them by
+};
+
 struct buffer {
     enum buffer_kind kind;
     const char *name; // of arguments, outputs and what is prepared
@@ -343,7 +348,9 @@ struct kernel {
     const char *source; // whole: the templates it includes come as in-memory headers
     enum kernel_part part;
     const char *family, *expression;
-    const char *spec; // "vec=4 threads=256 ..."
+    const char *spec;                   // "vec=4 threads=256 ..."
+    const struct candidate *candidates; // specs that it could have, the model's choice first;
+    int n_candidates;                   // 0: they were not asked for
     int n_args;
     int *args; // Args holds one pointer per entry, in this order: indices into program.buffers
     unsigned grid[3], block[3], shared_bytes, cluster[3];
@@ -399,13 +406,21 @@ void store_integer(enum dtype dtype, void *data, int64_t i, int64_t value);
 
 // compile.c: the pipeline
 
+struct chosen_spec {
+    const char *kernel; // by name
+    const char *spec;   // the text of a candidate
+};
+
 struct compile_options {
     const struct target *target;
     const struct size *sizes;
     int n_sizes;
     int alignment; // bytes every argument pointer is promised to be aligned to; 0: 16
     enum math math;
-    bool each_run;    // nothing is kept: what is prepared lies in the workspace
+    bool each_run;                   // nothing is kept: what is prepared lies in the workspace
+    const struct chosen_spec *specs; // in place of the model's choice; one that is no candidate is
+    int n_specs;                     // noted and has no effect
+    bool list_candidates;
     const char *dump; // comma-separated stage names, or NULL
     FILE *dump_to;
 };

@@ -143,10 +143,11 @@ struct accesses {
 double nest_points(const struct nest *nest); // of the iteration domain
 struct accesses nest_accesses(struct gen *g, const struct nest *nest);
 struct accesses value_accesses(struct gen *g, const struct nest *nest, const struct value *v);
-// The widest vector along a variable that some access can use whole, within the promised alignment;
-// *alignment grows to what it needs of pointers.
+// The widest vector along a variable, of at most so many lanes (MAX_LANES: any), that some access
+// can use whole, within the promised alignment; *alignment grows to what it needs of pointers.
+enum { MAX_LANES = 8 };
 int vector_width(struct fusion *f, const struct nest *nest, const struct accesses *a,
-                 bool with_stores, int along, int promised, int *alignment);
+                 bool with_stores, int along, int most, int promised, int *alignment);
 // Whether a row kernel can send a load through shared memory: elements of a row, in whole accesses.
 bool can_stage(struct fusion *f, const struct nest *nest, const struct value *load, int lanes);
 // Bytes of the tensors that lie side by side along a variable.
@@ -188,6 +189,42 @@ struct tiling {
     int promised; // bytes that pointers are aligned to
 };
 
+// What a spec is asked to be, besides right; 0: as the model chooses.
+enum way {
+    WAY_any,
+    WAY_only,      // columns, gemm: there is but one
+    WAY_flat,      // map: no tiles
+    WAY_tiled,     // map: through shared memory
+    WAY_kept,      // rows: in the registers of one block
+    WAY_staged,    // rows: the next one comes through shared memory meanwhile
+    WAY_clustered, // rows: in several blocks
+    WAY_streamed   // rows: read again by every phase
+};
+enum wish {
+    WISH_vec, // at most
+    WISH_threads,
+    WISH_unroll,
+    WISH_tile_p,
+    WISH_tile_q,
+    WISH_elements, // of a tile, for each thread
+    WISH_threads_per_row,
+    WISH_cluster,
+    WISH_threads_x,
+    WISH_splits,
+    WISH_blocks_per_sm, // that share the columns' ranges
+    WISH_tile,          // gemm: its number in the list of tiles, from 1
+    WISH_COUNT
+};
+struct wishes {
+    enum way way;
+    int of[WISH_COUNT];
+};
+
+static inline int wished(const struct wishes *w, enum wish wish, int otherwise)
+{
+    return w->of[wish] ? w->of[wish] : otherwise;
+}
+
 struct scheduled {
     const struct nest *nest;
     enum family form;     // whose template and fields it has: the nest's own, or map_tiles
@@ -201,20 +238,27 @@ struct scheduled {
     int n_tickets;
     int alignment;
     double bytes, flops, floor_us;
+    double clocks;       // gemm: of the busiest SM, by the model of gemm_tiles.c
+    double predicted_us; // of a candidate
 };
 
 // alignment: bytes that every pointer is promised to be aligned to.
 void schedule(struct fusion *f, const struct nest *nest, int alignment, struct scheduled *out);
+// false: the wishes cannot all be had.  Without wishes: true, and as above.
+bool schedule_as(struct fusion *f, const struct nest *nest, const struct accesses *a, int alignment,
+                 const struct wishes *wishes, struct scheduled *out);
 const char *spec_text(struct gen *g, const struct scheduled *s); // "vec=4 threads=256"
 void set_floor(struct fusion *f, struct scheduled *s);           // floor_us, from bytes and flops
 int accumulator_bytes(const struct nest *nest);                  // of the largest phase
+int most_threads(const struct target *t);                        // of a block
 
 // schedule_rows.c, schedule_columns.c, schedule_gemm.c: the families
 
-void schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised);
-void schedule_columns(struct fusion *f, struct scheduled *s, const struct accesses *a,
-                      int promised);
-void schedule_gemm(struct fusion *f, struct scheduled *s, int promised);
+bool schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised,
+                   const struct wishes *w);
+bool schedule_columns(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised,
+                      const struct wishes *w);
+bool schedule_gemm(struct fusion *f, struct scheduled *s, int promised, const struct wishes *w);
 
 // clusters.c: rows that several blocks share
 
@@ -225,6 +269,9 @@ bool clusters_suit(struct fusion *f, const struct nest *nest, const struct node 
 // vector_bytes: registers that a vector of the row occupies, in bytes.
 void cluster_rows(struct fusion *f, struct scheduled *s, const struct accesses *a,
                   int vector_bytes);
+// Any row, to a cluster as wished; false: it cannot be.
+bool cluster_as(struct fusion *f, struct scheduled *s, const struct accesses *a, int vector_bytes,
+                const struct wishes *w);
 
 // tiles.c: the transposing map
 
@@ -236,8 +283,23 @@ bool is_transposed(struct fusion *f, const struct tiling *t, const struct value 
 int tile_lanes(struct fusion *f, const struct tiling *t, const struct value *load);
 // What a tile of that type occupies of shared memory.
 int tile_bytes(const struct spec *spec, enum dtype dtype);
-// Whether a map has transposed loads enough; if so it is scheduled that way.
-bool schedule_tiles(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised);
+// Whether a map has transposed loads, and unless tiles are wished for enough of them; if so it is
+// scheduled that way.
+bool schedule_tiles(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised,
+                    const struct wishes *w);
+
+// predict.c: a schedule to about how long it takes, good enough to say what to try first
+
+double predicted_us(const struct target *t, const struct scheduled *s, const struct accesses *a);
+
+// candidates.c: nest to all specs that are worth a try, and the one of them that is chosen
+
+// A kernel's schedule: the candidate that the options name for it, else the model's choice.  Fills
+// in the kernel's spec, and its candidates where the options want them.
+void schedule_kernel(struct fusion *f, const struct nest *nest, const struct compile_options *o,
+                     struct kernel *k, struct scheduled *out);
+// Notes the options' specs that no kernel has.
+void note_unused_specs(struct gen *g, const struct compile_options *o, const struct program *p);
 
 // emit.c: scheduled nest to source
 

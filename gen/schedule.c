@@ -56,24 +56,41 @@ int accumulator_bytes(const struct nest *nest)
     return (most + widest - 1) / widest * widest;
 }
 
-static void schedule_map(struct fusion *f, struct scheduled *s, const struct accesses *a,
-                         int promised)
+int most_threads(const struct target *t)
+{
+    return min_of(1024, t->threads_per_sm);
+}
+
+// Loads in flight of a thread: enough to fill memory's queue where every SM has several blocks.
+static int map_unroll(const struct target *t, const struct accesses *a, int64_t vectors,
+                      int threads)
+{
+    int unroll = 1, at_once = max_of(a->n_loads, 1);
+    while (unroll < 4 && 2 * unroll * at_once <= 8 &&
+           vectors >= 8 * (int64_t)unroll * threads * t->n_sms)
+        unroll *= 2;
+    return unroll;
+}
+
+static bool schedule_map(struct fusion *f, struct scheduled *s, const struct accesses *a,
+                         int promised, const struct wishes *w)
 {
     const struct nest *nest = s->nest;
     struct spec *spec = &s->spec;
     int64_t n = nest->extent[VAR_c];
     s->lane_variable = VAR_c;
-    spec->vec = vector_width(f, nest, a, true, VAR_c, promised, &s->alignment);
+    spec->vec = vector_width(f, nest, a, true, VAR_c, wished(w, WISH_vec, MAX_LANES), promised,
+                             &s->alignment);
     while (spec->vec > 1 && n < spec->vec)
         spec->vec /= 2;
     int64_t vectors = max64(n / spec->vec, 1);
-    spec->threads = 256;
-    spec->unroll = 1;
-    int at_once = max_of(a->n_loads, 1);
-    while (spec->unroll < 4 && 2 * spec->unroll * at_once <= 8 &&
-           vectors >= 8 * (int64_t)spec->unroll * spec->threads * f->target->n_sms)
-        spec->unroll *= 2;
-    s->blocks = min64(ceil_div(vectors, (int64_t)spec->threads * spec->unroll), INT32_MAX);
+    spec->threads = wished(w, WISH_threads, 256);
+    spec->unroll = wished(w, WISH_unroll, map_unroll(f->target, a, vectors, spec->threads));
+    int64_t chunk = (int64_t)spec->threads * spec->unroll;
+    bool idle = chunk > 128 && vectors <= chunk / 2;
+    bool spills = spec->unroll * max_of(a->n_loads, 1) > 16;
+    s->blocks = min64(ceil_div(vectors, chunk), INT32_MAX);
+    return w->way == WAY_any || (!idle && !spills && spec->threads <= most_threads(f->target));
 }
 
 const char *spec_text(struct gen *g, const struct scheduled *s)
@@ -87,29 +104,33 @@ const char *spec_text(struct gen *g, const struct scheduled *s)
     return text;
 }
 
-void schedule(struct fusion *f, const struct nest *nest, int alignment, struct scheduled *out)
+bool schedule_as(struct fusion *f, const struct nest *nest, const struct accesses *a, int alignment,
+                 const struct wishes *w, struct scheduled *out)
 {
-    struct accesses a = nest_accesses(f->g, nest);
     struct spec spec = {.vec = 1, .phases = nest->n_phases, .cluster = 1};
     *out = (struct scheduled){.nest = nest, .form = nest->family, .alignment = 1, .spec = spec};
-    count_cost(f, out, &a);
-    out->wide_index = needs_wide_index(nest, &a);
+    count_cost(f, out, a);
+    out->wide_index = needs_wide_index(nest, a);
     switch (nest->family) {
     case FAMILY_map:
-        if (!schedule_tiles(f, out, &a, alignment))
-            schedule_map(f, out, &a, alignment);
-        break;
+        return (w->way != WAY_flat && schedule_tiles(f, out, a, alignment, w)) ||
+               (w->way != WAY_tiled && schedule_map(f, out, a, alignment, w));
     case FAMILY_rows:
-        schedule_rows(f, out, &a, alignment);
-        break;
+        return schedule_rows(f, out, a, alignment, w);
     case FAMILY_columns:
-        schedule_columns(f, out, &a, alignment);
-        break;
+        return schedule_columns(f, out, a, alignment, w);
     case FAMILY_gemm:
-        schedule_gemm(f, out, alignment);
-        break;
+        return schedule_gemm(f, out, alignment, w);
     case FAMILY_map_tiles:
     case FAMILY_COUNT:
         break;
     }
+    return false;
+}
+
+void schedule(struct fusion *f, const struct nest *nest, int alignment, struct scheduled *out)
+{
+    static const struct wishes none = {.way = WAY_any};
+    struct accesses a = nest_accesses(f->g, nest);
+    schedule_as(f, nest, &a, alignment, &none, out);
 }

@@ -28,28 +28,49 @@ static int column_blocks_per_sm(const struct target *t, const struct accesses *a
     return max_of(blocks, 1);
 }
 
-void schedule_columns(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised)
+// Lanes along what more bytes lie side by side along.
+static void set_vector(struct fusion *f, struct scheduled *s, const struct accesses *a,
+                       int promised, int most)
+{
+    const struct nest *nest = s->nest;
+    struct spec *spec = &s->spec;
+    spec->along_kept = side_by_side_bytes(f, a, VAR_r) > side_by_side_bytes(f, a, VAR_c);
+    s->lane_variable = spec->along_kept ? VAR_r : VAR_c;
+    spec->vec = vector_width(f, nest, a, false, s->lane_variable, most, promised, &s->alignment);
+    spec->vec = dividing(nest->extent[s->lane_variable], spec->vec);
+}
+
+// Whether a block is spread as wished, within what the target has, and hardly any thread idles.
+static bool suits(const struct target *t, const struct scheduled *s, const struct wishes *w,
+                  int64_t steps, int most_blocks)
+{
+    const struct spec *spec = &s->spec;
+    int64_t cols = s->nest->extent[VAR_c];
+    bool as_wished = spec->threads_x == wished(w, WISH_threads_x, spec->threads_x) &&
+                     spec->blocks_per_sm <= most_blocks && spec->threads <= most_threads(t);
+    bool idle = steps == 1 && spec->threads_y > 1 &&
+                (int64_t)spec->threads_y * (spec->along_kept ? 1 : spec->vec) >= 2 * cols;
+    return as_wished && !idle && s->shared_bytes <= (unsigned)t->shared_per_block;
+}
+
+bool schedule_columns(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised,
+                      const struct wishes *w)
 {
     const struct nest *nest = s->nest;
     struct spec *spec = &s->spec;
     int64_t rows = nest->extent[VAR_r], cols = nest->extent[VAR_c];
-    int alignment_c = 1, alignment_r = 1;
-    int along_c = vector_width(f, nest, a, false, VAR_c, promised, &alignment_c);
-    int along_r = vector_width(f, nest, a, false, VAR_r, promised, &alignment_r);
-    spec->along_kept = side_by_side_bytes(f, a, VAR_r) > side_by_side_bytes(f, a, VAR_c);
-    s->lane_variable = spec->along_kept ? VAR_r : VAR_c;
-    spec->vec = spec->along_kept ? along_r : along_c;
-    spec->vec = dividing(spec->along_kept ? rows : cols, spec->vec);
-    s->alignment = spec->along_kept ? alignment_r : alignment_c;
+    set_vector(f, s, a, promised, wished(w, WISH_vec, MAX_LANES));
     int64_t vectors = spec->along_kept ? rows / spec->vec : rows;
-    spec->threads = 256;
-    spec->threads_x = spec->along_kept ? (int)min64(next_power(vectors), 32) : 1;
+    int across = (int)min64(next_power(vectors), wished(w, WISH_threads_x, 32));
+    spec->threads = wished(w, WISH_threads, 256);
+    spec->threads_x = spec->along_kept ? across : 1;
     spec->threads_y = spec->threads / spec->threads_x;
     int bytes = accumulator_bytes(nest), kept = spec->along_kept ? spec->vec : 1;
-    spec->blocks_per_sm = column_blocks_per_sm(f->target, a, spec->threads, kept * bytes);
+    int most_blocks = column_blocks_per_sm(f->target, a, spec->threads, kept * bytes);
+    spec->blocks_per_sm = wished(w, WISH_blocks_per_sm, most_blocks);
     int64_t tiles = ceil_div(rows, (int64_t)spec->threads_x * kept);
     int64_t steps = ceil_div(cols, (int64_t)spec->threads_y * (spec->along_kept ? 1 : spec->vec));
-    int64_t splits = column_splits(f, spec, tiles, steps);
+    int64_t splits = wished(w, WISH_splits, (int)column_splits(f, spec, tiles, steps));
     spec->splits = (int)splits;
     s->blocks = min64(tiles * splits, INT32_MAX);
     s->shared_bytes = (unsigned)max_of(spec->threads / 2 * kept * bytes, 16);
@@ -57,4 +78,5 @@ void schedule_columns(struct fusion *f, struct scheduled *s, const struct access
         s->partial_bytes = splits * rows * bytes;
         s->n_tickets = (int)tiles;
     }
+    return w->way == WAY_any || suits(f->target, s, w, steps, most_blocks);
 }

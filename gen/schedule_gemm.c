@@ -20,7 +20,7 @@ static struct operand operand_of(struct fusion *f, struct scheduled *s, int whic
     struct operand o = {.registers = 2 * (a.n_loads - 1) + (a.flops > 0 ? 4 : 0)};
     o.along_k = side_by_side_bytes(f, &a, VAR_k) >= side_by_side_bytes(f, &a, other);
     int along = o.along_k ? VAR_k : other;
-    o.vec = vector_width(f, nest, &a, false, along, promised, &s->alignment);
+    o.vec = vector_width(f, nest, &a, false, along, MAX_LANES, promised, &s->alignment);
     o.vec = dividing(nest->extent[along], o.vec);
     return o;
 }
@@ -35,7 +35,7 @@ static void take_tile(struct scheduled *s, const struct gemm_tile *t)
     spec->shared_bytes = t->shared_bytes, spec->blocks = (int)t->blocks;
     spec->vec_a = t->vec_a, spec->vec_b = t->vec_b, spec->vec = spec->vec_c = t->vec_c;
     s->shared_bytes = (unsigned)t->shared_bytes;
-    s->blocks = t->blocks;
+    s->blocks = t->blocks, s->clocks = t->clocks;
 }
 
 static int epilogue_vector(struct fusion *f, struct scheduled *s, int promised)
@@ -43,13 +43,13 @@ static int epilogue_vector(struct fusion *f, struct scheduled *s, int promised)
     int vec = 8;
     for (int i = 0; i < s->nest->n_stores; i++) {
         struct accesses a = value_accesses(f->g, s->nest, s->nest->store_values[i]);
-        int one = vector_width(f, s->nest, &a, true, VAR_n, promised, &s->alignment);
+        int one = vector_width(f, s->nest, &a, true, VAR_n, MAX_LANES, promised, &s->alignment);
         vec = one < vec ? one : vec;
     }
     return dividing(s->nest->extent[VAR_n], vec);
 }
 
-void schedule_gemm(struct fusion *f, struct scheduled *s, int promised)
+bool schedule_gemm(struct fusion *f, struct scheduled *s, int promised, const struct wishes *w)
 {
     const int64_t *extent = s->nest->extent;
     const struct dtype_info *type = &dtype_info[s->nest->heavy[0]->dtype];
@@ -66,7 +66,11 @@ void schedule_gemm(struct fusion *f, struct scheduled *s, int promised)
                                    .vec_b = b.vec,
                                    .vec_c = epilogue_vector(f, s, promised),
                                    .extra_registers = a.registers + b.registers};
-    struct gemm_tile tile = gemm_simt_tile(f->target, &problem);
+    int number = wished(w, WISH_tile, 1);
+    struct gemm_tile *tiles = arena_new(f->g, struct gemm_tile, number);
+    if (gemm_simt_tiles(f->target, &problem, tiles, number) < number)
+        return false;
+    struct gemm_tile tile = tiles[number - 1];
     s->spec.a_along_k = a.along_k, s->spec.b_along_k = b.along_k;
     take_tile(s, &tile);
     s->lane_variable = VAR_n;
@@ -75,4 +79,5 @@ void schedule_gemm(struct fusion *f, struct scheduled *s, int promised)
     if (mask)
         s->flops *= mask_share(mask, extent[VAR_m], extent[VAR_n], tile.block_m, tile.block_n);
     set_floor(f, s);
+    return true;
 }

@@ -20,11 +20,12 @@ static int kept_bytes(const struct accesses *a)
 // size, of which an SM holds too few to hide one row's latency behind another's.  Shorter rows are
 // faster one block each (measured on an H200: 10 % for rows of 4096, the other way round by 15 %
 // for rows of 16384).
-static void stage_rows(struct fusion *f, struct scheduled *s, const struct accesses *a)
+static bool stage_rows(struct fusion *f, struct scheduled *s, const struct accesses *a,
+                       const struct wishes *w)
 {
     const struct target *t = f->target;
     struct spec *spec = &s->spec;
-    int bytes = 0;
+    int bytes = 0, threads = w->way == WAY_staged ? 1 : 1024, walks = w->way == WAY_staged ? 2 : 3;
     for (int i = 0; i < a->n_loads; i++)
         if (can_stage(f, s->nest, a->loads[i], spec->vec))
             bytes += dtype_info[a->loads[i]->dtype].bytes * spec->vec;
@@ -34,46 +35,91 @@ static void stage_rows(struct fusion *f, struct scheduled *s, const struct acces
         by_threads = t->threads_per_sm / spec->threads;
     int by_registers = t->registers_per_sm / (spec->threads * 64);
     int blocks = min_of(by_shared, min_of(by_threads, by_registers));
-    if (!spec->resident || !bytes || t->sm < 80 || spec->threads_per_row < 1024 ||
-        shared > t->shared_per_block || blocks < 1 || s->blocks < 3 * (int64_t)blocks * t->n_sms)
-        return;
+    if (!spec->resident || !bytes || t->sm < 80 || spec->threads_per_row < threads ||
+        shared > t->shared_per_block || blocks < 1 ||
+        s->blocks < walks * (int64_t)blocks * t->n_sms)
+        return false;
     spec->staged = true, spec->late = false;
     spec->staging_at = at, spec->staged_bytes = bytes;
     s->shared_bytes = (unsigned)shared;
     s->blocks = (int64_t)blocks * t->n_sms;
+    return true;
 }
 
-// Threads that share a row: few enough to keep the exchange cheap, enough that each keeps at most
-// `budget` bytes.
-void schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised)
+// Threads that share a row: few enough to keep the exchange cheap, enough that each keeps few bytes
+// of it.
+static int row_threads(const struct target *t, int64_t vectors, int vector_bytes)
+{
+    int threads =
+        vectors <= 128 ? (int)min64(next_power(vectors), 32) : next_power(ceil_div(vectors, 4));
+    int most = most_threads(t);
+    threads = min_of(threads, most);
+    while (threads < most &&
+           ceil_div(vectors, threads) * vector_bytes > (threads < 512 ? 160 : 128))
+        threads *= 2;
+    return threads;
+}
+
+// What of a row its threads keep: all of it, within `most` bytes of each thread's registers, or
+// none.
+static void keep_row(struct scheduled *s, int64_t vectors, int vector_bytes, int most)
+{
+    struct spec *spec = &s->spec;
+    spec->items = (int)min64(ceil_div(vectors, spec->threads_per_row), 1 << 20);
+    spec->resident = (int64_t)spec->items * vector_bytes <= most;
+    if (!spec->resident)
+        spec->items = 1;
+    spec->late = spec->items * vector_bytes > 64;
+}
+
+static void set_block(struct scheduled *s, int rows_per_block)
+{
+    struct spec *spec = &s->spec;
+    spec->rows_per_block = rows_per_block;
+    spec->threads = rows_per_block * spec->threads_per_row;
+    s->shared_bytes = spec->threads_per_row > 32
+                          ? (unsigned)(spec->threads / 32 * accumulator_bytes(s->nest))
+                          : 0;
+    s->blocks = min64(ceil_div(s->nest->extent[VAR_r], rows_per_block), INT32_MAX);
+}
+
+// As wished, one block a row or several rows a block; false: threads would idle, or not be there.
+static bool share_as(struct fusion *f, struct scheduled *s, const struct accesses *a,
+                     int64_t vectors, int vector_bytes, const struct wishes *w)
+{
+    int threads = w->of[WISH_threads_per_row], block = wished(w, WISH_threads, threads);
+    int64_t rows = s->nest->extent[VAR_r];
+    if (block < threads || block > most_threads(f->target) || threads > next_power(vectors) ||
+        block / threads > next_power(rows))
+        return false;
+    s->spec.threads_per_row = threads;
+    keep_row(s, vectors, vector_bytes, w->way == WAY_streamed ? 0 : block <= 256 ? 256 : 160);
+    set_block(s, block / threads);
+    if (w->way == WAY_staged)
+        return stage_rows(f, s, a, w);
+    return s->spec.resident == (w->way == WAY_kept);
+}
+
+bool schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised,
+                   const struct wishes *w)
 {
     const struct nest *nest = s->nest;
     struct spec *spec = &s->spec;
     int64_t rows = nest->extent[VAR_r], cols = nest->extent[VAR_c];
     s->lane_variable = VAR_c;
-    spec->vec = vector_width(f, nest, a, true, VAR_c, promised, &s->alignment);
+    spec->acc_bytes = accumulator_bytes(nest);
+    spec->vec = vector_width(f, nest, a, true, VAR_c, MAX_LANES, promised, &s->alignment);
     spec->vec = dividing(cols, spec->vec);
     int64_t vectors = max64(ceil_div(cols, spec->vec), 1);
     int vector_bytes = kept_bytes(a) * spec->vec;
-    int threads =
-        vectors <= 128 ? (int)min64(next_power(vectors), 32) : next_power(ceil_div(vectors, 4));
-    int most = min_of(1024, f->target->threads_per_sm);
-    threads = min_of(threads, most);
-    while (threads < most &&
-           ceil_div(vectors, threads) * vector_bytes > (threads < 512 ? 160 : 128))
-        threads *= 2;
-    spec->threads_per_row = threads;
-    spec->items = (int)min64(ceil_div(vectors, threads), 1 << 20);
-    spec->resident = (int64_t)spec->items * vector_bytes <= 128 + 32;
-    if (!spec->resident)
-        spec->items = 1;
-    spec->late = spec->items * vector_bytes > 64;
-    spec->rows_per_block =
-        threads >= 128 ? 1 : (int)max64(min64(128 / threads, next_power(rows)), 1);
-    spec->threads = spec->rows_per_block * threads;
-    s->shared_bytes = threads > 32 ? (unsigned)(spec->threads / 32 * accumulator_bytes(nest)) : 0;
-    s->blocks = min64(ceil_div(rows, spec->rows_per_block), INT32_MAX);
-    spec->acc_bytes = accumulator_bytes(nest);
-    stage_rows(f, s, a);
+    if (w->way == WAY_clustered)
+        return cluster_as(f, s, a, vector_bytes, w);
+    if (w->way != WAY_any)
+        return share_as(f, s, a, vectors, vector_bytes, w);
+    int threads = spec->threads_per_row = row_threads(f->target, vectors, vector_bytes);
+    keep_row(s, vectors, vector_bytes, 128 + 32);
+    set_block(s, threads >= 128 ? 1 : (int)max64(min64(128 / threads, next_power(rows)), 1));
+    stage_rows(f, s, a, w);
     cluster_rows(f, s, a, vector_bytes);
+    return true;
 }

@@ -11,6 +11,7 @@
 // The axes before p are one coordinate, o, those between p and q another, i:
 // c = ((o * length_p + p) * inner + i) * length_q + q.
 
+#include "gen/integers.h"
 #include "gen/kernel.h"
 
 enum { VAR_o = 24, VAR_p, VAR_i, VAR_q };
@@ -165,10 +166,10 @@ static void set_vectors(struct fusion *f, struct scheduled *s, const struct acce
             bytes += of_one;
         }
     }
-    spec->vec = vector_width(f, s->nest, &direct, true, VAR_c, s->tiling.promised, &s->alignment);
-    while (s->tiling.length_q % spec->vec)
-        spec->vec /= 2;
-    spec->unroll = ELEMENTS_OF_A_THREAD / spec->vec;
+    spec->vec = vector_width(f, s->nest, &direct, true, VAR_c, MAX_LANES, s->tiling.promised,
+                             &s->alignment);
+    spec->vec = dividing(s->tiling.length_q, spec->vec);
+    spec->unroll = spec->tile_p * spec->tile_q / (spec->threads * spec->vec);
     while (spec->unroll > 1 && spec->unroll * spec->vec * bytes > BYTES_IN_FLIGHT)
         spec->unroll /= 2;
 }
@@ -182,29 +183,48 @@ static int64_t count_tiles(const struct scheduled *s)
 }
 
 // Large tiles, where there is shared memory for them and every SM gets two.
-static void set_tile(struct fusion *f, struct scheduled *s, const struct accesses *a)
+static void set_tile(struct fusion *f, struct scheduled *s, const struct accesses *a,
+                     const struct wishes *w)
 {
     struct spec *spec = &s->spec;
     spec->tile_p = tile_length(s->tiling.length_p);
     spec->tile_q = tile_length(s->tiling.length_q);
     if (shared_bytes(f, s, a) > SHARED_BYTES || count_tiles(s) < 2 * f->target->n_sms)
         spec->tile_p = spec->tile_q = 32;
-    spec->threads = spec->tile_p * spec->tile_q / ELEMENTS_OF_A_THREAD;
+    spec->tile_p = wished(w, WISH_tile_p, spec->tile_p);
+    spec->tile_q = wished(w, WISH_tile_q, spec->tile_q);
+    int elements = wished(w, WISH_elements, ELEMENTS_OF_A_THREAD);
+    spec->threads = spec->tile_p * spec->tile_q / elements;
     spec->shared_bytes = shared_bytes(f, s, a);
     s->shared_bytes = (unsigned)spec->shared_bytes;
 }
 
-bool schedule_tiles(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised)
+// A thread takes whole vectors of every tile.
+static bool takes_vectors(struct fusion *f, const struct scheduled *s, const struct accesses *a)
+{
+    int elements = s->spec.tile_p * s->spec.tile_q / s->spec.threads, lanes = s->spec.vec;
+    for (int i = 0; i < a->n_loads; i++)
+        if (is_transposed(f, &s->tiling, a->loads[i]))
+            lanes = max_of(lanes, tile_lanes(f, &s->tiling, a->loads[i]));
+    return lanes <= elements;
+}
+
+bool schedule_tiles(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised,
+                    const struct wishes *w)
 {
     struct scheduled tiled = *s;
-    if (domain_numel(s->nest) < LEAST_ELEMENTS ||
-        find_tiling(f, s->nest, a, &tiled.tiling) < moved_bytes(s->nest, a) / 8)
+    double transposed = find_tiling(f, s->nest, a, &tiled.tiling);
+    bool enough =
+        domain_numel(s->nest) >= LEAST_ELEMENTS && transposed >= moved_bytes(s->nest, a) / 8;
+    if (transposed <= 0 || !(enough || w->way == WAY_tiled))
         return false;
     tiled.tiling.promised = promised;
-    set_tile(f, &tiled, a);
-    if (tiled.spec.shared_bytes > SHARED_BYTES)
+    set_tile(f, &tiled, a, w);
+    if (tiled.spec.shared_bytes > SHARED_BYTES || tiled.spec.threads > most_threads(f->target))
         return false;
     set_vectors(f, &tiled, a);
+    if (!takes_vectors(f, &tiled, a))
+        return false;
     int64_t tiles = count_tiles(&tiled);
     tiled.form = FAMILY_map_tiles;
     tiled.lane_variable = VAR_c;

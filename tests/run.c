@@ -24,6 +24,7 @@ static const struct {
     {"long_rows",   long_rows_suite  },
     {"random",      random_suite     },
     {"gemm_tiles",  gemm_tiles_suite },
+    {"candidates",  candidates_suite },
     {"storage",     storage_suite    },
     {"stages",      stages_suite     },
     {"eval",        eval_suite       },

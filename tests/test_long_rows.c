@@ -1,11 +1,11 @@
 // test_long_rows.c: rows that the blocks of a cluster share, against the f64 reference, on the host
 // device.  They are made for a GPU so small that short rows are long to it.
 
+#include "tests/agreement.h"
 #include "tests/compiled.h"
 #include "tests/on_host.h"
 #include "tests/programs.h"
 #include "tests/tests.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,32 +56,6 @@ static const struct target *small_target(void)
     return &t;
 }
 
-static void fill(const struct node *node, void *data, unsigned seed)
-{
-    for (int64_t i = 0; i < node_numel(node); i++)
-        store_element(node->dtype, data, i,
-                      ((unsigned)(i + 1) * 2654435761u + seed * 40503u) / 1e9 - 2.1);
-}
-
-static void expect_near(const struct graph *graph, const struct output *o, const void *got,
-                        const struct tensor *expected, const char *spec)
-{
-    struct tolerance t = tolerance(graph, o->node);
-    bool is_float = dtype_info[o->node->dtype].class == CLASS_float;
-    for (int64_t i = 0; i < node_numel(o->node); i++) {
-        double e =
-            is_float ? ((double *)expected->data)[i] : (double)((int64_t *)expected->data)[i];
-        double g = load_element(o->node->dtype, got, i);
-        ck_assert_msg(fabs(g - e) <= t.absolute + t.relative * fabs(e),
-                      "%s[%lld]: got %.9g, expected %.9g (%s)", o->name, (long long)i, g, e, spec);
-    }
-}
-
-static size_t bytes_of(const struct node *node)
-{
-    return (size_t)node_numel(node) * (size_t)dtype_info[node->dtype].bytes;
-}
-
 // The kernel's outputs, in both orders of its threads: the same bits.
 static void check_outputs(struct compiled *c, void **data)
 {
@@ -105,9 +79,9 @@ static void check_outputs(struct compiled *c, void **data)
             void *got = data[p->outputs[i]];
             expect_near(p->graph, o, got, &expected[i], k->spec);
             if (!reversed)
-                first[i] = memcpy(malloc(bytes_of(o->node)), got, bytes_of(o->node));
+                first[i] = memcpy(malloc(node_bytes(o->node)), got, node_bytes(o->node));
             else
-                ck_assert(!memcmp(first[i], got, bytes_of(o->node)));
+                ck_assert(!memcmp(first[i], got, node_bytes(o->node)));
         }
     }
     for (int i = 0; i < p->n_outputs; i++)
@@ -139,7 +113,7 @@ START_TEST(clusters_agree_with_the_reference)
     for (int b = 0; b < p->n_buffers; b++)
         ck_assert(!posix_memalign(&data[b], 16, (size_t)p->buffers[b].bytes));
     for (int i = 0; i < p->n_arguments; i++)
-        fill(p->graph->arguments[i], data[p->arguments[i]], (unsigned)i);
+        fill_argument(p->graph->arguments[i], data[p->arguments[i]], (unsigned)i);
     check_outputs(&c, data);
     for (int b = 0; b < p->n_buffers; b++)
         free(data[b]);
