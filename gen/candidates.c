@@ -69,6 +69,8 @@ static void try_wishes(struct list *l, const struct wishes *w)
     struct scheduled s;
     if (l->n == MAX_CANDIDATES || !schedule_as(l->f, l->nest, &l->accesses, l->alignment, w, &s))
         return;
+    if (l->n && l->at[0].form == FAMILY_map_tiles && s.form == FAMILY_map)
+        return; // many times slower where the model has tiles
     const char *text = spec_text(l->f->g, &s);
     for (int i = 0; i < l->n; i++)
         if (!strcmp(l->text[i], text))

@@ -7,6 +7,7 @@
 
 #include "gen/integers.h"
 #include "gen/kernel.h"
+#include <math.h>
 
 static const double launch_us = 1.5, latency_us = 1.0; // latency: of memory under load
 
@@ -63,6 +64,25 @@ static double moved_bytes(const struct scheduled *s, const struct accesses *a)
     return s->bytes + (streamed ? s->spec.phases * a->read_bytes : 0);
 }
 
+// How much longer the busiest SM works than the average one.
+static double uneven(const struct target *t, const struct scheduled *s, int resident)
+{
+    int64_t blocks = max64(s->blocks, 1), groups = blocks;
+    if (s->spec.staged)
+        groups = max64(ceil_div(s->nest->extent[VAR_r], s->spec.rows_per_block), 1);
+    else if (blocks <= (int64_t)resident * t->n_sms)
+        return 1; // an SM with a block less leaves its share of memory's rate to the others
+    int64_t sharers = s->spec.staged ? blocks : t->n_sms;
+    return (double)(ceil_div(groups, sharers) * sharers) / (double)groups;
+}
+
+// Columns that are read in short pieces cost whole lines of memory.
+static double pieces(const struct scheduled *s)
+{
+    int bytes = 4 * s->spec.threads_x * s->spec.vec;
+    return s->form == FAMILY_columns && s->spec.along_kept ? 1 + 32.0 / bytes : 1;
+}
+
 static double larger(double a, double b)
 {
     return a > b ? a : b;
@@ -75,13 +95,11 @@ double predicted_us(const struct target *t, const struct scheduled *s, const str
     double in_flight = bytes_in_flight(s, a);
     int resident = resident_blocks(t, s, in_flight);
     double at_once = (double)min64(s->blocks, (int64_t)resident * t->n_sms);
+    double busy = larger(at_once * s->spec.threads, 1);
     double waves = (double)ceil_div(max64(s->blocks, 1), (int64_t)resident * t->n_sms);
-    double per_sm = (double)ceil_div(max64(s->blocks, 1), t->n_sms);
-    double uneven = waves > 1 ? per_sm * t->n_sms / (double)s->blocks : 1;
-    double needed = t->bytes_per_second * latency_us * 1e-6;
-    double slower = needed / larger(at_once * s->spec.threads * in_flight, 1);
-    double memory = 1e6 * moved_bytes(s, a) / t->bytes_per_second * larger(1, slower) * uneven;
-    double lanes = 128.0 * t->n_sms, busy = at_once * s->spec.threads;
-    double arithmetic = 1e6 * s->flops / t->f32_flops * larger(1, lanes / larger(busy, 1));
+    double needed = t->bytes_per_second * latency_us * 1e-6 / (busy * larger(in_flight, 1));
+    double memory = 1e6 * moved_bytes(s, a) / t->bytes_per_second * sqrt(1 + needed * needed) *
+                    uneven(t, s, resident) * pieces(s);
+    double arithmetic = 1e6 * s->flops / t->f32_flops * larger(1, 128.0 * t->n_sms / busy);
     return launch_us + larger(larger(memory, arithmetic), waves * block_us(s));
 }

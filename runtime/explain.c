@@ -55,6 +55,19 @@ static json_t *kernel_json(const struct kernel *k)
                      "flops", k->flops, "floor_us", k->floor_us);
 }
 
+// With its candidates, where the plan lists them.
+static json_t *explained_json(const struct kernel *k)
+{
+    json_t *o = kernel_json(k), *candidates = json_array();
+    for (int i = 0; i < k->n_candidates; i++)
+        json_array_append_new(candidates, json_pack("{s:s, s:f}", "spec", k->candidates[i].spec,
+                                                    "predicted_us", k->candidates[i].predicted_us));
+    if (k->n_candidates)
+        json_object_set(o, "candidates", candidates);
+    json_decref(candidates);
+    return o;
+}
+
 struct totals {
     double bytes, flops, floor_us;
 };
@@ -87,7 +100,7 @@ static char *explain_json(const quern_plan *plan)
     const struct program *p = &plan->program;
     json_t *kernels = json_array();
     for (int i = 0; i < p->n_kernels; i++)
-        json_array_append_new(kernels, kernel_json(&p->kernels[i]));
+        json_array_append_new(kernels, explained_json(&p->kernels[i]));
     json_t *root =
         json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:{s:o, s:o}, s:I, s:I}", "program",
                   text_or_null(p->name), "arch", plan->arch, "math", math_name[plan->math], "rules",
@@ -134,6 +147,25 @@ static void print_parts(FILE *out, const quern_plan *plan)
     fputc('\n', out);
 }
 
+static void print_kernel(FILE *out, const struct kernel *k)
+{
+    fprintf(out, "\n%s  %s%s\n    %s\n", k->name, k->family,
+            k->part == PART_prepare ? ", prepare" : "", k->expression);
+    fprintf(out, "    grid %u x %u x %u, block %u x %u x %u", k->grid[0], k->grid[1], k->grid[2],
+            k->block[0], k->block[1], k->block[2]);
+    if (k->shared_bytes)
+        fprintf(out, ", %u bytes shared", k->shared_bytes);
+    if (k->cluster[0] > 1)
+        fprintf(out, ", clusters of %u", k->cluster[0]);
+    fprintf(out, "%s\n    %s\n    ", k->cooperative ? ", cooperative" : "", k->spec ? k->spec : "");
+    print_totals(out, (struct totals){k->bytes, k->flops, k->floor_us});
+    fputc('\n', out);
+    if (k->n_candidates)
+        fprintf(out, "    could be, by what a model predicts:\n");
+    for (int i = 0; i < k->n_candidates; i++)
+        fprintf(out, "    %9.2f us  %s\n", k->candidates[i].predicted_us, k->candidates[i].spec);
+}
+
 static char *explain_text(const quern_plan *plan)
 {
     const struct program *p = &plan->program;
@@ -149,21 +181,8 @@ static char *explain_text(const quern_plan *plan)
     fprintf(out, ") for %s (%s): %d kernel%s\n", plan->arch, plan->target.gpu, p->n_kernels,
             p->n_kernels == 1 ? "" : "s");
     print_rules(out, plan);
-    for (int i = 0; i < p->n_kernels; i++) {
-        const struct kernel *k = &p->kernels[i];
-        fprintf(out, "\n%s  %s%s\n    %s\n", k->name, k->family,
-                k->part == PART_prepare ? ", prepare" : "", k->expression);
-        fprintf(out, "    grid %u x %u x %u, block %u x %u x %u", k->grid[0], k->grid[1],
-                k->grid[2], k->block[0], k->block[1], k->block[2]);
-        if (k->shared_bytes)
-            fprintf(out, ", %u bytes shared", k->shared_bytes);
-        if (k->cluster[0] > 1)
-            fprintf(out, ", clusters of %u", k->cluster[0]);
-        fprintf(out, "%s\n    %s\n    ", k->cooperative ? ", cooperative" : "",
-                k->spec ? k->spec : "");
-        print_totals(out, (struct totals){k->bytes, k->flops, k->floor_us});
-        fputc('\n', out);
-    }
+    for (int i = 0; i < p->n_kernels; i++)
+        print_kernel(out, &p->kernels[i]);
     print_parts(out, plan);
     fclose(out);
     return text;

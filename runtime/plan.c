@@ -5,6 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct request {
+    const quern_size *sizes;
+    int n_sizes;
+    const quern_plan_options *options;
+};
+
 struct compile_state {
     struct quern_plan *plan;
     const struct compile_options *options;
@@ -16,27 +22,41 @@ static bool compile_stage(struct gen *g, void *state)
     return compile(g, s->plan->source->ast, s->options, &s->plan->program);
 }
 
-static quern_status compile_plan(quern_plan *plan, const quern_size *sizes, int n_sizes,
-                                 const char *dump)
+static bool list_given(const struct request *r, struct size *sizes, struct chosen_spec *specs)
+{
+    if (!sizes || !specs)
+        return false;
+    for (int i = 0; i < r->n_sizes; i++)
+        sizes[i] = (struct size){r->sizes[i].name, r->sizes[i].value};
+    for (int i = 0; i < r->options->n_specs; i++)
+        specs[i] = (struct chosen_spec){r->options->specs[i].kernel, r->options->specs[i].spec};
+    return true;
+}
+
+static quern_status compile_plan(quern_plan *plan, const struct request *r)
 {
     quern *q = plan->q;
-    struct size *given = calloc((size_t)n_sizes + 1, sizeof *given);
+    const char *dump = r->options->dump;
+    struct size *sizes = calloc((size_t)r->n_sizes + 1, sizeof *sizes);
+    struct chosen_spec *specs = calloc((size_t)r->options->n_specs + 1, sizeof *specs);
     char *dumped = NULL;
     size_t n_dumped;
     FILE *dump_to = dump ? open_memstream(&dumped, &n_dumped) : NULL;
-    if (!given || (dump && !dump_to)) {
-        free(given);
+    if (!list_given(r, sizes, specs) || (dump && !dump_to)) {
+        free(sizes);
+        free(specs);
         return report(q, QUERN_MEMORY, "out of memory");
     }
-    for (int i = 0; i < n_sizes; i++)
-        given[i] = (struct size){sizes[i].name, sizes[i].value};
     struct compile_options options = {.target = &plan->target,
-                                      .sizes = given,
-                                      .n_sizes = n_sizes,
+                                      .sizes = sizes,
+                                      .n_sizes = r->n_sizes,
                                       .dump = dump,
                                       .alignment = plan->alignment,
                                       .math = plan->math,
                                       .each_run = plan->each_run,
+                                      .specs = specs,
+                                      .n_specs = r->options->n_specs,
+                                      .list_candidates = r->options->candidates != 0,
                                       .dump_to = dump_to};
     plan->gen.source = &plan->source->source;
     quern_status status =
@@ -45,7 +65,8 @@ static quern_status compile_plan(quern_plan *plan, const quern_size *sizes, int 
         fclose(dump_to);
     note_lines(q, dumped);
     free(dumped);
-    free(given);
+    free(sizes);
+    free(specs);
     if (status == QUERN_MEMORY)
         return report(q, status, "out of memory");
     char *said = plan->gen.diags ? diagnostics_text(&plan->gen) : NULL;
@@ -144,10 +165,10 @@ void plan_set_workspace(quern_plan *plan, void *workspace)
     }
 }
 
-static quern_status make_plan(quern_plan *plan, const quern_size *sizes, int n_sizes,
-                              const quern_plan_options *options)
+static quern_status make_plan(quern_plan *plan, const struct request *r)
 {
     quern *q = plan->q;
+    const quern_plan_options *options = r->options;
     quern_first_use *took = &plan->first_use;
     double begun = now_ms();
     quern_status status = need_device(q, &plan->device);
@@ -155,7 +176,7 @@ static quern_status make_plan(quern_plan *plan, const quern_size *sizes, int n_s
         status = settle_arch(plan, options->arch, options->no_load != 0);
     double opened = now_ms();
     if (!status)
-        status = compile_plan(plan, sizes, n_sizes, options->dump);
+        status = compile_plan(plan, r);
     if (!status && !make_tables(plan))
         status = report(q, QUERN_MEMORY, "out of memory");
     double compiled = now_ms();
@@ -177,6 +198,16 @@ const char *quern_math_name(quern_math math)
     return (unsigned)math <= QUERN_MATH_FAST ? math_name[math_of[math]] : NULL;
 }
 
+static quern_status check_specs(quern *q, const quern_plan_options *options)
+{
+    if (options->n_specs < 0 || (options->n_specs && !options->specs))
+        return report(q, QUERN_USAGE, "quern_plan_program: specs are null");
+    for (int i = 0; i < options->n_specs; i++)
+        if (!options->specs[i].kernel || !options->specs[i].spec)
+            return report(q, QUERN_USAGE, "quern_plan_program: spec %d is null", i);
+    return QUERN_OK;
+}
+
 static quern_status check_request(quern *q, const quern_program *program, const quern_size *sizes,
                                   int n_sizes, const quern_plan_options *options)
 {
@@ -194,7 +225,7 @@ static quern_status check_request(quern *q, const quern_program *program, const 
     if (!quern_math_name(options->math))
         return report(q, QUERN_USAGE, "math is %d: expected one of enum quern_math",
                       (int)options->math);
-    return QUERN_OK;
+    return check_specs(q, options);
 }
 
 quern_status quern_plan_program(quern *q, const quern_program *program, const quern_size *sizes,
@@ -220,7 +251,7 @@ quern_status quern_plan_program(quern *q, const quern_program *program, const qu
     made->each_run = options->each_run != 0;
     made->alignment = options->alignment;
     program_retain(program);
-    status = make_plan(made, sizes, n_sizes, options);
+    status = make_plan(made, &(struct request){sizes, n_sizes, options});
     if (status)
         quern_destroy_plan(made);
     else
@@ -304,9 +335,24 @@ quern_status quern_plan_kernel(const quern_plan *plan, int i, quern_kernel *out)
                           .alignment = k->alignment,
                           .bytes = k->bytes,
                           .flops = k->flops,
-                          .floor_us = k->floor_us};
+                          .floor_us = k->floor_us,
+                          .n_candidates = k->n_candidates};
     memcpy(out->grid, k->grid, sizeof out->grid);
     memcpy(out->block, k->block, sizeof out->block);
+    return QUERN_OK;
+}
+
+quern_status quern_plan_candidate(const quern_plan *plan, int kernel, int candidate,
+                                  const char **spec, double *predicted_us)
+{
+    const struct kernel *k = plan && kernel >= 0 && kernel < plan->program.n_kernels
+                                 ? &plan->program.kernels[kernel]
+                                 : NULL;
+    if (!k || candidate < 0 || candidate >= k->n_candidates || !spec || !predicted_us)
+        return report(plan ? plan->q : NULL, QUERN_USAGE,
+                      "quern_plan_candidate: kernel %d has no candidate %d", kernel, candidate);
+    *spec = k->candidates[candidate].spec;
+    *predicted_us = k->candidates[candidate].predicted_us;
     return QUERN_OK;
 }
 

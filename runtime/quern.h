@@ -136,6 +136,12 @@ typedef enum quern_math {
 
 QUERN_API const char *quern_math_name(quern_math math); /* "real"; NULL: none of these */
 
+/* The constants of a kernel's template: tile sizes, threads, vectors, as text. */
+typedef struct {
+    const char *kernel; /* its name, as quern_plan_kernel has it */
+    const char *spec;   /* "vec=4 threads=256 ...": one of its candidates, to the letter */
+} quern_spec;
+
 typedef struct {
     const char *arch; /* "sm_90a"; NULL: the device's, or sm_90a where there is no GPU */
     int alignment;    /* bytes that pointers will be aligned to, a power of two to 256; 0: 16 */
@@ -143,6 +149,11 @@ typedef struct {
     int each_run;     /* nonzero: --weights each-run: nothing is kept, every execute prepares */
     int no_load;      /* nonzero: source only, nothing is loaded and nothing can be executed */
     const char *dump; /* stages to show through the log, "graph,fuse"; may be NULL */
+    /* Specs of kernels, in place of what the model chooses; copied.  One that is no candidate of
+     * its kernel has no effect, and is noted. */
+    const quern_spec *specs;
+    int n_specs;
+    int candidates; /* nonzero: kernels have their candidates listed; this takes a while */
 } quern_plan_options;
 
 QUERN_API quern_status quern_plan_program(quern *q, const quern_program *program,
@@ -171,10 +182,15 @@ typedef struct {
     int cooperative, alignment;
     /* What it must move and do at least, and the time that takes on the target. */
     double bytes, flops, floor_us;
+    int n_candidates; /* specs that it could have; 0: the plan was not asked to list them */
 } quern_kernel;
 
 QUERN_API int quern_plan_n_kernels(const quern_plan *plan);
 QUERN_API quern_status quern_plan_kernel(const quern_plan *plan, int i, quern_kernel *out);
+/* A spec that the kernel could have, and the microseconds that a simple model gives it: candidate 0
+ * is the model's choice, the others rise.  The text lives as long as the plan. */
+QUERN_API quern_status quern_plan_candidate(const quern_plan *plan, int kernel, int candidate,
+                                            const char **spec, double *predicted_us);
 /* The cubin (or, for a GPU newer than NVRTC, PTX text) of kernel i: compiled or from the cache. The
  * bytes live as long as the plan.  hit: whether the cache had it; may be NULL. */
 QUERN_API quern_status quern_plan_cubin(quern_plan *plan, int i, const void **bytes,

@@ -250,6 +250,35 @@ START_TEST(every_form_agrees_with_the_reference)
 }
 END_TEST
 
+START_TEST(specs_are_listed_for_people_and_programs)
+{
+    struct result r;
+    quern(&r, NULL, "explain %s %s --specs", in_folder("mean.qn"), large);
+    ck_assert_msg(r.status == 0, "%s", r.err);
+    see(&r, "could be, by what a model predicts:\n");
+    char options[128];
+    snprintf(options, sizeof options, "%s --specs", large);
+    json_t *root = explained(options), *kernel;
+    size_t i;
+    json_array_foreach(json_object_get(root, "kernels"), i, kernel)
+    {
+        const json_t *candidates = json_object_get(kernel, "candidates");
+        ck_assert_int_ge(json_array_size(candidates), 2);
+        const char *spec;
+        double us;
+        ck_assert(!json_unpack(json_array_get(candidates, 0), "{s:s, s:F}", "spec", &spec,
+                               "predicted_us", &us));
+        ck_assert(us > 0);
+        see(&r, spec);
+    }
+    json_decref(root);
+    root = explained(large);
+    kernel = json_array_get(json_object_get(root, "kernels"), 0);
+    ck_assert_ptr_null(json_object_get(kernel, "candidates"));
+    json_decref(root);
+}
+END_TEST
+
 Suite *explain_suite(void)
 {
     Suite *s = suite_create("explain");
@@ -265,6 +294,7 @@ Suite *explain_suite(void)
     tcase_add_test(t, a_place_is_shown_on_one_line_without_its_comments);
     tcase_add_test(t, the_dump_shows_the_graph_after_each_rule);
     tcase_add_test(t, the_emitted_plan_lists_math_and_rules);
+    tcase_add_test(t, specs_are_listed_for_people_and_programs);
     tcase_add_loop_test(t, every_form_agrees_with_the_reference, 0, 6);
     suite_add_tcase(s, t);
     return s;

@@ -17,7 +17,8 @@ static enum exit_status explain(struct session *s)
                                   .math = o->math,
                                   .each_run = o->each_run,
                                   .no_load = 1,
-                                  .dump = o->dump};
+                                  .dump = o->dump,
+                                  .candidates = o->specs};
     quern_plan *plan;
     status = session_plan(s, o->sizes, o->n_sizes, &options, &plan);
     if (status != STATUS_done)

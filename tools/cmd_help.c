@@ -108,7 +108,7 @@ static const char bench_options[] =
     "  --plot FILE.svg    draw the run under the roofs of memory and arithmetic\n";
 
 static const char explain_text[] =
-    "quern explain FILE -D NAME=NUMBER ... [--arch ARCH] [--dump STAGE,...] [--json]\n"
+    "quern explain FILE -D NAME=NUMBER ... [--arch ARCH] [--specs] [--dump STAGE,...] [--json]\n"
     "\n"
     "Says which rules rewrote a program, where, their class (exact, real or finite: see --math) "
     "and what\n"
@@ -118,6 +118,10 @@ static const char explain_text[] =
 
 static const char explain_options[] =
     "  --arch ARCH        sm_90a, ...; native: of the GPU here (default; without one sm_90a)\n"
+    "  --specs            list the specs that each kernel could have: the one that a model "
+    "chooses, "
+    "then the\n"
+    "                     others by the time that it predicts\n"
     "  --dump STAGE,...   also show what stages made: parse, graph, rewrite (after each rule), "
     "split,\n"
     "                     fuse, schedule, source; or all\n"

@@ -255,6 +255,7 @@ static const struct option table[] = {
     {"--time",      RUN,                            NULL,          FLAG(time)    },
     {"--plot",      BENCH,                          set_plot,      0             },
     {"--dump",      EXPLAIN,                        set_dump,      0             },
+    {"--specs",     EXPLAIN,                        NULL,          FLAG(specs)   },
     {"--json",      RUN | BENCH | EXPLAIN | DOCTOR, NULL,          FLAG(json)    },
     {"--max-bytes", CACHE,                          set_max_bytes, 0             },
     {"--no-cache",  EMIT | RUN | BENCH | DOCTOR,    NULL,          FLAG(no_cache)},

@@ -44,7 +44,7 @@ struct options {
     const char *out_dir, *dump, *plot;
     quern_device device;
     quern_math math;
-    bool source_format, check, time, json, each_run, verbose, random, offline, no_cache;
+    bool source_format, specs, check, time, json, each_run, verbose, random, offline, no_cache;
     uint64_t seed;
     int alignment;     // 0: not asked for
     int64_t max_bytes; // cache prune; -1: not asked for
