@@ -23,11 +23,11 @@ GEN     := arena diag map lex parse_expr parse print_syntax sizes values scalar 
            rewrite split index index_domain lower nest fuse describe target mask access gemm_tiles \
            tiles clusters schedule_rows schedule_columns schedule_gemm schedule predict candidates emit_names \
            emit_value emit_phase emit_tiles emit storage eval_ops eval_reduce eval_move eval tolerance compile tables prelude
-RUNTIME := message driver nvrtc_find nvrtc device_cuda launch_cuda order_cuda time_cuda bench_cuda \
-           device_host host_steps host_launch fiber device_on_host entry lock store cache program arch code plan \
-           weights execute check time bench receipt explain doctor quern
-TOOLS   := quern options nearest session files cmd_emit cmd_run npy tensors random report cmd_bench \
-           report_bench roofline cmd_explain cmd_cache cmd_doctor cmd_help progress
+RUNTIME := message driver nvrtc_find nvrtc device_cuda launch_cuda order_cuda time_cuda contest_cuda bench_cuda \
+           device_host host_steps host_launch fiber device_on_host entry lock store cache program arch code compile_plan plan \
+           weights execute random check time bench wisdom_files wisdom trial tune tuning receipt explain doctor quern
+TOOLS   := quern options nearest session files cmd_emit cmd_run npy tensors report cmd_bench \
+           report_bench roofline cmd_explain cmd_tune cmd_wisdom cmd_cache cmd_doctor cmd_help progress
 TESTS   := $(basename $(notdir $(wildcard tests/*.c)))
 
 WARN   := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wcast-qual \

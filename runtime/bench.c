@@ -3,13 +3,12 @@
 #include "runtime/runtime.h"
 #include <stdlib.h>
 
-static int first_kernel(const quern_plan *plan)
+int first_kernel(const quern_plan *plan)
 {
     return plan->keeps ? plan->program.n_prepare : 0;
 }
 
-// Marks what a run reads or writes from one end to the other, and returns its bytes.
-static double mark_touched(const quern_plan *plan, bool *touched)
+double mark_touched(const quern_plan *plan, bool *touched)
 {
     const struct program *p = &plan->program;
     double bytes = 0;

@@ -64,6 +64,10 @@ bool entry_write(int folder, const char *file, const struct cache_key *key,
                  const struct recipe *recipe, const struct code *code);
 bool file_publish(int folder, const char *file, const void *bytes,
                   size_t n_bytes); // by a temporary name
+// The whole of a file of at most `most` bytes that only we can have written.  ENTRY_good: the
+// bytes, with a NUL behind them, are the caller's.
+enum entry_state file_take(int folder, const char *file, size_t most, struct code *out,
+                           const char **why);
 bool write_all(int fd, const void *bytes, size_t n_bytes);
 
 // lock.c: one lock a key, which the kernel frees when its holder dies

@@ -100,6 +100,19 @@ void plan_drop_code(quern_plan *plan, int i)
     plan->codes[i] = (struct code){0};
 }
 
+char *all_sources(const struct program *p)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+    if (!out)
+        return NULL;
+    for (int i = 0; i < p->n_kernels; i++)
+        fprintf(out, "// kernel %s\n%s\n", p->kernels[i].name, p->kernels[i].source);
+    fclose(out);
+    return text;
+}
+
 char *build_command(const quern_plan *plan, bool host)
 {
     char *text = NULL;
@@ -107,7 +120,8 @@ char *build_command(const quern_plan *plan, bool host)
     FILE *out = open_memstream(&text, &n);
     if (!out)
         return NULL;
-    fprintf(out, "quern %s %s", host ? "run" : "emit", plan->source->source.name);
+    bool run = host || plan->by_wisdom; // emit takes the model's specs
+    fprintf(out, "quern %s %s", run ? "run" : "emit", plan->source->source.name);
     const struct graph *graph = plan->program.graph;
     for (int i = 0; i < graph->n_sizes; i++)
         fprintf(out, " -D %s=%lld", graph->sizes[i].name, (long long)graph->sizes[i].value);
@@ -118,7 +132,9 @@ char *build_command(const quern_plan *plan, bool host)
         fprintf(out, " --weights each-run");
     if (plan->alignment)
         fprintf(out, " --alignment %d", plan->alignment);
-    fprintf(out, host ? " --device host --random 1" : " --format cubin -o DIR");
+    fprintf(out, host  ? " --device host --random 1"
+                 : run ? " --random 1"
+                       : " --format cubin -o DIR");
     fclose(out);
     return text;
 }

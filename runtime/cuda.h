@@ -9,7 +9,7 @@ struct cuda {
     CUdevice ordinal;
     CUcontext context;
     bool retained; // the context is the primary one, and held by us
-    char name[256], arch[16];
+    char name[256], arch[16], driver[16];
 };
 
 quern_status cuda_error(const struct cuda *d, const char *call, CUresult r);
@@ -58,6 +58,41 @@ quern_status timer_replay(struct timer *t, CUgraphExec graph, double *us);  // o
 quern_status timer_estimate(struct timer *t, struct work work, double *us); // of one run, roughly
 quern_status cuda_time(struct device *base, quern_status (*run)(void *state, quern_stream stream),
                        void *state, quern_timing *out);
+
+// contest_cuda.c
+struct contest {
+    struct cuda *d;
+    const struct bench *bench;
+    struct timer timer;
+    struct set *sets; // of arguments
+    int n_sets;
+};
+
+struct runs { // of a plan
+    struct contest *contest;
+    quern_plan *plan;
+    int turn;
+};
+
+struct contender {
+    struct work work;
+    int n_turns; // a graph holds each of these at least once
+    CUgraphExec graph;
+    int n_runs, n_samples;
+    double us[MAX_SAMPLES];
+};
+
+// Close it, whatever came of it.
+quern_status contest_open(struct contest *c, struct cuda *d, const struct bench *b);
+void contest_close(struct contest *c);
+int areas(const struct contest *c, double bytes); // of so many bytes, to make three times the L2
+// state: a struct runs.  One run on the first set; on the next one.
+quern_status run_same(void *state, quern_stream stream);
+quern_status run_next(void *state, quern_stream stream);
+// Replays of all, in turns: fills us with 2 * n_rounds samples of each, in microseconds a run.
+quern_status compare(struct contest *c, struct contender *all, int n, int n_rounds);
+quern_status cuda_race(struct device *base, const struct bench *b, quern_plan *const *plans,
+                       int n_plans, int n_rounds, double *us);
 
 // bench_cuda.c
 quern_status cuda_bench(struct device *base, const struct bench *b, quern_costs *out);

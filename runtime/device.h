@@ -20,6 +20,8 @@ struct device {
     quern *q;
     const char *kind;     // "cuda" or "host"
     const char *name;     // "NVIDIA H200"
+    const char *driver;   // what else its speed depends on: "13.0", the newest CUDA it runs; the
+                          // host device's: its compiler's words
     struct target target; // of the machine, under the arch that kernels are compiled for
     bool native;          // target.name is an arch of its own; the host device runs any
     int newest_nvrtc;     // major version of the newest NVRTC whose cubins it loads; 0: any
@@ -50,8 +52,15 @@ struct device {
                          void *state, quern_timing *out);
     // All that quern_bench reports; NULL where nothing but `time` makes sense.
     quern_status (*bench)(struct device *d, const struct bench *b, quern_costs *out);
+    // Times plans of one program against each other, in turns, A B B A: 2 * n_rounds samples of
+    // each (at most MAX_SAMPLES), one after the other in `us`, in microseconds a run.  As
+    // quern_bench's replay: b has the first plan, and the arguments of all.
+    quern_status (*race)(struct device *d, const struct bench *b, quern_plan *const *plans,
+                         int n_plans, int n_rounds, double *us);
     void (*close)(struct device *d);
 };
+
+enum { MAX_SAMPLES = 22 };
 
 // Whether a driver library can be opened at all; says nothing about a GPU, and leaves the driver
 // untouched, so that a process that has only asked can still fork.

@@ -202,6 +202,7 @@ quern_status cuda_open(quern *q, struct device **out)
     d->base = (struct device){.q = q,
                               .kind = "cuda",
                               .name = d->name,
+                              .driver = d->driver,
                               .native = true,
                               .enter = enter,
                               .leave = leave,
@@ -222,7 +223,9 @@ quern_status cuda_open(quern *q, struct device **out)
                               .await = cuda_await,
                               .time = cuda_time,
                               .bench = cuda_bench,
+                              .race = cuda_race,
                               .close = close_device};
+    snprintf(d->driver, sizeof d->driver, "%d.%d", d->cu.version / 1000, d->cu.version % 1000 / 10);
     atomic_store(&q->opened->gpu_pid, getpid());
     quern_status status = open_context(d);
     if (status) {

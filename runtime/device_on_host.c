@@ -153,20 +153,6 @@ static quern_status make_object(void *state, struct code *out)
     return status;
 }
 
-// The sources of all kernels, one after the other.
-static char *all_sources(const struct program *p)
-{
-    char *text = NULL;
-    size_t n;
-    FILE *out = open_memstream(&text, &n);
-    if (!out)
-        return NULL;
-    for (int i = 0; i < p->n_kernels; i++)
-        fprintf(out, "// kernel %s\n%s\n", p->kernels[i].name, p->kernels[i].source);
-    fclose(out);
-    return text;
-}
-
 static quern_status get_object(struct host_device *d, quern_plan *plan, struct code *out)
 {
     const quern *q = plan->q;
@@ -310,6 +296,20 @@ static quern_status time_runs(struct device *d,
     return status;
 }
 
+static quern_status race(struct device *d, const struct bench *b, quern_plan *const *plans,
+                         int n_plans, int n_rounds, double *us)
+{
+    (void)d;
+    quern_status status = QUERN_OK;
+    for (int i = 0; i < 2 * n_rounds * n_plans && !status; i++) {
+        int turn = i % (2 * n_plans), k = turn < n_plans ? turn : 2 * n_plans - 1 - turn;
+        double begun = now_ms();
+        status = quern_execute(plans[k], b->given, b->n_given, NULL);
+        us[k * 2 * n_rounds + i / n_plans] = 1e3 * (now_ms() - begun);
+    }
+    return status;
+}
+
 static void close_device(struct device *d)
 {
     free(d);
@@ -341,6 +341,7 @@ quern_status host_open(quern *q, struct device **out)
     d->base = (struct device){.q = q,
                               .kind = "host",
                               .name = "host",
+                              .driver = d->compiler,
                               .enter = enter,
                               .leave = leave,
                               .alloc = alloc,
@@ -358,6 +359,7 @@ quern_status host_open(quern *q, struct device **out)
                               .mark = mark,
                               .await = await,
                               .time = time_runs,
+                              .race = race,
                               .close = close_device};
     target_of_arch("sm_90a", &d->base.target);
     compiler_words(q->cxx, d->compiler, sizeof d->compiler);

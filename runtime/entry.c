@@ -199,15 +199,50 @@ static enum entry_state read_open(int fd, const unsigned char *key, bool whole, 
     return split_metadata(out) ? ENTRY_good : ENTRY_bad;
 }
 
+// -1: *absent says whether it is there at all.
+static int open_file(int folder, const char *file, bool *absent, const char **why)
+{
+    int fd = openat(folder, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    *absent = fd < 0 && errno == ENOENT;
+    if (fd < 0)
+        *why = errno == ELOOP ? "a symbolic link" : "not readable";
+    return fd;
+}
+
+enum entry_state file_take(int folder, const char *file, size_t most, struct code *out,
+                           const char **why)
+{
+    struct stat s;
+    bool absent;
+    *out = (struct code){0};
+    int fd = open_file(folder, file, &absent, why);
+    if (fd < 0)
+        return absent ? ENTRY_absent : ENTRY_bad;
+    *why = "not readable";
+    bool whole = !fstat(fd, &s) && trusted(&s, why);
+    if (whole && (uint64_t)s.st_size > most) {
+        *why = "too large";
+        whole = false;
+    }
+    out->n_bytes = whole ? (size_t)s.st_size : 0;
+    out->bytes = whole ? calloc(1, out->n_bytes + 1) : NULL;
+    whole = out->bytes && read_all(fd, out->bytes, out->n_bytes);
+    close(fd);
+    if (whole)
+        return ENTRY_good;
+    free(out->bytes);
+    *out = (struct code){0};
+    return ENTRY_bad;
+}
+
 static enum entry_state read_file(int folder, const char *file, const unsigned char *key,
                                   bool whole, struct entry *out, const char **why)
 {
+    bool absent;
     memset(out, 0, sizeof *out);
-    int fd = openat(folder, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) {
-        *why = errno == ELOOP ? "a symbolic link" : "not readable";
-        return errno == ENOENT ? ENTRY_absent : ENTRY_bad;
-    }
+    int fd = open_file(folder, file, &absent, why);
+    if (fd < 0)
+        return absent ? ENTRY_absent : ENTRY_bad;
     enum entry_state state = read_open(fd, key, whole, out, why);
     close(fd);
     if (state != ENTRY_good)

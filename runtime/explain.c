@@ -102,11 +102,11 @@ static char *explain_json(const quern_plan *plan)
     for (int i = 0; i < p->n_kernels; i++)
         json_array_append_new(kernels, explained_json(&p->kernels[i]));
     json_t *root =
-        json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:{s:o, s:o}, s:I, s:I}", "program",
+        json_pack("{s:o, s:s, s:s, s:o, s:s, s:b, s:o, s:{s:o, s:o}, s:I, s:I}", "program",
                   text_or_null(p->name), "arch", plan->arch, "math", math_name[plan->math], "rules",
-                  rules_json(plan), "weights", weights_word(plan), "kernels", kernels, "totals",
-                  "prepare", totals_json(totals_of(p, PART_prepare)), "run",
-                  totals_json(totals_of(p, PART_run)), "prepared_bytes",
+                  rules_json(plan), "weights", weights_word(plan), "wisdom", plan->by_wisdom,
+                  "kernels", kernels, "totals", "prepare", totals_json(totals_of(p, PART_prepare)),
+                  "run", totals_json(totals_of(p, PART_run)), "prepared_bytes",
                   (json_int_t)p->prepared_bytes, "workspace_bytes", (json_int_t)p->workspace_bytes);
     char *text = json_dumps(root, JSON_INDENT(2));
     json_decref(root);
@@ -180,6 +180,8 @@ static char *explain_text(const quern_plan *plan)
                 (long long)p->graph->sizes[i].value);
     fprintf(out, ") for %s (%s): %d kernel%s\n", plan->arch, plan->target.gpu, p->n_kernels,
             p->n_kernels == 1 ? "" : "s");
+    if (plan->by_wisdom)
+        fputs("specs by wisdom: measured to be the fastest\n", out);
     print_rules(out, plan);
     for (int i = 0; i < p->n_kernels; i++)
         print_kernel(out, &p->kernels[i]);

@@ -5,79 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct request {
-    const quern_size *sizes;
-    int n_sizes;
-    const quern_plan_options *options;
-};
-
-struct compile_state {
-    struct quern_plan *plan;
-    const struct compile_options *options;
-};
-
-static bool compile_stage(struct gen *g, void *state)
-{
-    struct compile_state *s = state;
-    return compile(g, s->plan->source->ast, s->options, &s->plan->program);
-}
-
-static bool list_given(const struct request *r, struct size *sizes, struct chosen_spec *specs)
-{
-    if (!sizes || !specs)
-        return false;
-    for (int i = 0; i < r->n_sizes; i++)
-        sizes[i] = (struct size){r->sizes[i].name, r->sizes[i].value};
-    for (int i = 0; i < r->options->n_specs; i++)
-        specs[i] = (struct chosen_spec){r->options->specs[i].kernel, r->options->specs[i].spec};
-    return true;
-}
-
-static quern_status compile_plan(quern_plan *plan, const struct request *r)
-{
-    quern *q = plan->q;
-    const char *dump = r->options->dump;
-    struct size *sizes = calloc((size_t)r->n_sizes + 1, sizeof *sizes);
-    struct chosen_spec *specs = calloc((size_t)r->options->n_specs + 1, sizeof *specs);
-    char *dumped = NULL;
-    size_t n_dumped;
-    FILE *dump_to = dump ? open_memstream(&dumped, &n_dumped) : NULL;
-    if (!list_given(r, sizes, specs) || (dump && !dump_to)) {
-        free(sizes);
-        free(specs);
-        return report(q, QUERN_MEMORY, "out of memory");
-    }
-    struct compile_options options = {.target = &plan->target,
-                                      .sizes = sizes,
-                                      .n_sizes = r->n_sizes,
-                                      .dump = dump,
-                                      .alignment = plan->alignment,
-                                      .math = plan->math,
-                                      .each_run = plan->each_run,
-                                      .specs = specs,
-                                      .n_specs = r->options->n_specs,
-                                      .list_candidates = r->options->candidates != 0,
-                                      .dump_to = dump_to};
-    plan->gen.source = &plan->source->source;
-    quern_status status =
-        run_stage(&plan->gen, compile_stage, &(struct compile_state){plan, &options});
-    if (dump_to)
-        fclose(dump_to);
-    note_lines(q, dumped);
-    free(dumped);
-    free(sizes);
-    free(specs);
-    if (status == QUERN_MEMORY)
-        return report(q, status, "out of memory");
-    char *said = plan->gen.diags ? diagnostics_text(&plan->gen) : NULL;
-    if (status)
-        report(q, status, "%s", said ? said : "out of memory");
-    else
-        note_lines(q, said);
-    free(said);
-    return status;
-}
-
 // Bytes that the kernels need of a buffer's pointer.
 static int alignment_of(const struct program *p, int buffer)
 {
@@ -165,7 +92,7 @@ void plan_set_workspace(quern_plan *plan, void *workspace)
     }
 }
 
-static quern_status make_plan(quern_plan *plan, const struct request *r)
+static quern_status make_plan(quern_plan *plan, const struct plan_request *r)
 {
     quern *q = plan->q;
     const quern_plan_options *options = r->options;
@@ -228,16 +155,12 @@ static quern_status check_request(quern *q, const quern_program *program, const 
     return check_specs(q, options);
 }
 
-quern_status quern_plan_program(quern *q, const quern_program *program, const quern_size *sizes,
-                                int n_sizes, const quern_plan_options *options, quern_plan **plan)
+quern_status plan_program(quern *q, const quern_program *program, const struct plan_request *r,
+                          quern_plan **plan)
 {
-    static const quern_plan_options defaults = {0};
-    if (!q || !plan)
-        return report(q, QUERN_USAGE, "quern_plan_program: a null argument");
+    const quern_plan_options *options = r->options;
     *plan = NULL;
-    if (!options)
-        options = &defaults;
-    quern_status status = check_request(q, program, sizes, n_sizes, options);
+    quern_status status = check_request(q, program, r->sizes, r->n_sizes, options);
     if (status)
         return status;
     quern_plan *made = calloc(1, sizeof *made);
@@ -251,12 +174,22 @@ quern_status quern_plan_program(quern *q, const quern_program *program, const qu
     made->each_run = options->each_run != 0;
     made->alignment = options->alignment;
     program_retain(program);
-    status = make_plan(made, &(struct request){sizes, n_sizes, options});
+    status = make_plan(made, r);
     if (status)
         quern_destroy_plan(made);
     else
         *plan = made;
     return status;
+}
+
+quern_status quern_plan_program(quern *q, const quern_program *program, const quern_size *sizes,
+                                int n_sizes, const quern_plan_options *options, quern_plan **plan)
+{
+    static const quern_plan_options defaults = {0};
+    if (!q || !plan)
+        return report(q, QUERN_USAGE, "quern_plan_program: a null argument");
+    const struct plan_request request = {sizes, n_sizes, options ? options : &defaults, false};
+    return plan_program(q, program, &request, plan);
 }
 
 void quern_destroy_plan(quern_plan *plan)

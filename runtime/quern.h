@@ -154,6 +154,11 @@ typedef struct {
     const quern_spec *specs;
     int n_specs;
     int candidates; /* nonzero: kernels have their candidates listed; this takes a while */
+    /* Where no specs are given, the plan takes those that quern_tune found for the same program,
+     * sizes, options, GPU, driver, NVRTC and quern, if the cache has them. */
+    int no_wisdom;      /* nonzero: what the model chooses */
+    const char *wisdom; /* what quern_wisdom_export gave, in place of the cache's; of whatever GPU,
+                           driver and NVRTC it is, if all else is the same; NULL: the cache's */
 } quern_plan_options;
 
 QUERN_API quern_status quern_plan_program(quern *q, const quern_program *program,
@@ -259,6 +264,11 @@ QUERN_API quern_status quern_synchronize(quern *q, quern_stream stream);
 QUERN_API double quern_element(quern_dtype t, const void *data, int64_t i);
 QUERN_API void quern_set_element(quern_dtype t, void *data, int64_t i, double value);
 
+/* Fills a host array with numbers that are the same on every machine: floats nearly normal with
+ * mean 0 and deviation 1, those of a weight of rank 2 or more divided by the square root of its
+ * last dimension, small integers; none of them 0. */
+QUERN_API void quern_random(const quern_argument *argument, uint64_t seed, void *data);
+
 typedef struct {
     double max_abs_error, max_rel_error; /* against the f64 reference */
     int64_t worst;                       /* index of the error that exceeds its tolerance by most */
@@ -315,6 +325,84 @@ typedef struct {
 QUERN_API quern_status quern_bench(quern_plan *plan, void *const *arguments, int n_arguments,
                                    quern_costs *out);
 
+/* ---- tuning ---- */
+
+typedef enum {
+    QUERN_TUNE_MEASURE, /* of each kernel, the few candidates that the model likes best */
+    QUERN_TUNE_PATIENT  /* all of them */
+} quern_effort;
+
+typedef struct {
+    quern_plan_options plan; /* how the plans to be tuned for will be made; its specs, candidates,
+                                wisdom, dump and no_load count for nothing here */
+    quern_effort effort;
+    double budget_s; /* seconds after which no other candidate is begun; 0: no bound */
+    /* What it runs on: host arrays, inputs and weights in declared order, in their dtypes; NULL:
+     * what quern_random makes of the seed. */
+    const void *const *inputs;
+    uint64_t seed;
+} quern_tune_options;
+
+typedef struct quern_tuning quern_tuning; /* what quern_tune found */
+
+/* Finds out which specs make a run of a program fastest on the context's device, and keeps that in
+ * the cache, if there is one, for plans that are made from then on: see
+ * quern_plan_options.no_wisdom.
+ *
+ *  - Kernel by kernel, its candidates are compiled, run and checked: against the f64 reference, or,
+ *    where a run has more than 5e8 operations or math is QUERN_MATH_FAST, against what the model's
+ *    specs give, within twice the tolerance.  One that fails or is wrong is not chosen.
+ *  - What is timed is a whole run, as quern_bench's replay, all other kernels as they were found
+ *    best: that is what the caller will pay, with what the kernels leave each other in the caches.
+ *    What is prepared once and kept is not tuned.
+ *  - The fastest few meet the specs in use in turns.  One is chosen that wins by 2 %; of several
+ *    within 2 % of the fastest, the first in the model's order.  In the end all that was chosen
+ * meets the model's specs once more, and is dropped if it does not win.
+ *
+ * It works in memory of its own: nothing of the caller's is written.  A candidate that hangs the
+ * GPU or faults takes the process's context with it.  On failure *tuning is NULL. */
+QUERN_API quern_status quern_tune(quern *q, const quern_program *program, const quern_size *sizes,
+                                  int n_sizes, const quern_tune_options *options,
+                                  quern_tuning **tuning);
+QUERN_API void quern_destroy_tuning(quern_tuning *tuning);
+
+typedef enum {
+    QUERN_UNTRIED, /* the budget was over */
+    QUERN_TIMED,
+    QUERN_CHOSEN,
+    QUERN_WRONG, /* its outputs are off */
+    QUERN_FAILED /* it does not compile, load or run */
+} quern_outcome;
+
+QUERN_API const char *quern_outcome_name(quern_outcome outcome); /* "untried", "timed", ... */
+
+typedef struct {
+    const char *kernel, *spec;
+    double predicted_us; /* of the kernel, by the model */
+    double median_us;    /* of a whole run with it; 0: it was not timed */
+    int n_samples;
+    const double *samples_us; /* in the order they were taken */
+    quern_outcome outcome;
+    const char *why; /* a sentence, of what is wrong or failed; else NULL */
+} quern_candidate;
+
+/* Kernel by kernel in the order of the run, of each in the model's order, its choice first.  What
+ * is pointed to lives as long as the tuning. */
+QUERN_API int quern_tuning_n_candidates(const quern_tuning *tuning);
+QUERN_API quern_status quern_tuning_candidate(const quern_tuning *tuning, int i,
+                                              quern_candidate *out);
+
+typedef struct {
+    const char *arch;
+    double default_us,
+        tuned_us;   /* medians of a run, with the model's specs and with those chosen */
+    double seconds; /* that the tuning took */
+    int n_untried;
+    int kept; /* whether the cache has it */
+} quern_tuned;
+
+QUERN_API quern_status quern_tuning_result(const quern_tuning *tuning, quern_tuned *out);
+
 /* What making a plan took: to open the device and NVRTC, where it was the first to need them; from
  * program text to the source of kernels; to have that compiled, or from the cache (host device: by
  * the C++ compiler); to have it on the device, with memory for it. */
@@ -341,6 +429,26 @@ QUERN_API quern_status quern_cache_list(quern *q,
                                         void *user, int verify);
 /* The least recently used entries go until max_bytes are left; 0 clears. */
 QUERN_API quern_status quern_cache_prune(quern *q, int64_t max_bytes, int *n_removed);
+
+/* ---- wisdom ---- */
+
+/* What quern_tune found, one record a program, sizes, options and GPU, in the cache's folder, which
+ * the context must have.  A record that cannot be read or trusted is noted, and is as if it were
+ * not there. */
+
+/* All records as one JSON object, which the caller frees:
+ * {"quern", "wisdom": [{"format", "program", "sizes": {name: number}, "graph", "math", "weights",
+ *  "alignment", "arch", "gpu", "sms", "driver", "nvrtc", "quern", "code",
+ *  "default_us", "tuned_us", "kernels": [{"name", "spec"}]}]}; graph and code are hashes. */
+QUERN_API quern_status quern_wisdom_export(quern *q, char **json);
+/* Takes the records of what was exported, here or elsewhere; one of the same program, sizes,
+ * options and GPU is replaced.  keep_faster: not where that one was measured with the same driver,
+ * NVRTC and quern, and to be at least as fast.  All or nothing of a text that is wrong.  n_taken
+ * may be NULL. */
+QUERN_API quern_status quern_wisdom_import(quern *q, const char *json, int keep_faster,
+                                           int *n_taken);
+/* Of the programs of that name; NULL: of all, and what cannot be read.  n_gone may be NULL. */
+QUERN_API quern_status quern_wisdom_forget(quern *q, const char *program, int *n_gone);
 
 /* ---- doctor ---- */
 

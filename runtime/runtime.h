@@ -75,7 +75,7 @@ quern_status run_stage(struct gen *g, bool (*stage)(struct gen *g, void *state),
 char *diagnostics_text(const struct gen *g); // the caller's
 void program_retain(const struct quern_program *program);
 
-// plan.c, arch.c, code.c: program x sizes to loaded kernels with their memory
+// plan.c, compile_plan.c, arch.c, code.c: program x sizes to loaded kernels with their memory
 
 struct argument {
     const struct buffer *buffer;
@@ -94,6 +94,7 @@ struct quern_plan {
     struct nvrtc_options options;
     enum math math;
     bool each_run, loadable;
+    bool by_wisdom; // its specs are those that were measured to be the fastest
     int alignment;
     struct argument *arguments; // inputs and weights in declared order, then outputs
     int n_arguments, n_given;   // of them; those that execute is given
@@ -113,6 +114,16 @@ struct quern_plan {
     quern_first_use first_use;
 };
 
+struct plan_request {
+    const quern_size *sizes;
+    int n_sizes;
+    const quern_plan_options *options;
+    bool quiet; // without the notes that another plan of the same program has had
+};
+quern_status plan_program(quern *q, const quern_program *program, const struct plan_request *r,
+                          quern_plan **plan);
+quern_status compile_plan(quern_plan *plan, const struct plan_request *request);
+
 void target_of_arch(const char *name,
                     struct target *out); // the figures of the nearest that is known
 quern_status settle_arch(quern_plan *plan, const char *name, bool no_load);
@@ -122,6 +133,7 @@ void plan_took_code(quern_plan *plan, double begun_ms, const struct code *code);
 void plan_set_workspace(quern_plan *plan, void *workspace);
 const char *part_name(enum kernel_part part);
 char *build_command(const quern_plan *plan, bool host); // that fills the cache, the caller's
+char *all_sources(const struct program *p);             // one after the other, the caller's
 
 // execute.c: pointers to launches
 
@@ -140,6 +152,10 @@ quern_status launch_prepare(quern_plan *plan, bool even_unchanged, quern_stream 
 
 // check.c, time.c, bench.c: quern.h
 
+// As quern_check, with so many times the tolerance.
+quern_status check_output(quern_plan *plan, int output, const void *got, const double *expected,
+                          double slack, quern_check_result *result);
+
 double now_ms(void);                                  // of a clock that only goes forward
 void timing_of(double *us, int n, quern_timing *out); // sorts us
 
@@ -150,10 +166,29 @@ struct bench {
     const bool *touched; // one per buffer: an argument, or prepared, that a run reads or writes
     double bytes;        // as quern_costs has it
 };
+int first_kernel(const quern_plan *plan); // of a run, with everything prepared
+// Marks what a run reads or writes from one end to the other, and returns its bytes.
+double mark_touched(const quern_plan *plan, bool *touched);
+
+// wisdom.c: the specs that were measured to be the fastest
+
+struct json_t;
+struct wisdom {
+    struct json_t *record; // holds the specs
+    struct chosen_spec *specs;
+    int n_specs;
+};
+// Of a plan that has the model's specs; text: what was exported, in place of what this machine has.
+// Free it, found or not.
+bool wisdom_find(const quern_plan *plan, const char *text, struct wisdom *out);
+void wisdom_free(struct wisdom *w);
+// Publishes what was found for a plan that has the model's specs, and how long a run takes with
+// those and with these.
+bool wisdom_keep(const quern_plan *plan, const struct chosen_spec *specs, int n_specs,
+                 double default_us, double tuned_us);
 
 // receipt.c: the rules that rewrote a plan's program
 
-struct json_t;
 void print_rules(FILE *out, const quern_plan *plan);
 struct json_t *rules_json(const quern_plan *plan);      // with places and savings
 struct json_t *rule_names_json(const quern_plan *plan); // names and classes

@@ -2,14 +2,31 @@
 // it.
 
 #include "tools/tools.h"
+#include <string.h>
+
+// The arch to explain for; NULL: the device's.  On the GPU's own, what runs there is explained, so
+// that its wisdom counts: that takes a context with the GPU.
+static enum exit_status choose_arch(struct session *s, const char **arch)
+{
+    const struct options *o = s->options;
+    *arch = o->n_archs ? o->archs[0] : NULL;
+    if (o->device == QUERN_DEVICE_HOST)
+        return STATUS_done;
+    enum exit_status status = session_arch(s, 0, arch);
+    if (status != STATUS_done || !s->native || strcmp(s->native, *arch))
+        return status;
+    session_close(s);
+    *arch = NULL;
+    return session_open(s, o, QUERN_DEVICE_CUDA);
+}
 
 static enum exit_status explain(struct session *s)
 {
     const struct options *o = s->options;
     const char *arch;
-    enum exit_status status = session_parse(s);
+    enum exit_status status = choose_arch(s, &arch);
     if (status == STATUS_done)
-        status = session_arch(s, 0, &arch);
+        status = session_parse(s);
     if (status != STATUS_done)
         return status;
     quern_plan_options options = {.arch = arch,
@@ -37,7 +54,8 @@ enum exit_status cmd_explain(const struct options *o)
     struct session s;
     if (o->n_archs > 1)
         return complain(STATUS_usage, "explain takes one --arch, got %d", o->n_archs);
-    enum exit_status status = session_open(&s, o, QUERN_DEVICE_NONE);
+    bool on_host = o->device == QUERN_DEVICE_HOST;
+    enum exit_status status = session_open(&s, o, on_host ? QUERN_DEVICE_HOST : QUERN_DEVICE_NONE);
     if (status != STATUS_done)
         return status;
     status = explain(&s);

@@ -11,6 +11,9 @@ static const char summary[] =
     "  quern bench   FILE.qn -D B=8 ...                               what a run costs, and its "
     "floor\n"
     "  quern explain FILE.qn -D B=8 ... --arch sm_90a                 what it becomes, and why\n"
+    "  quern tune    FILE.qn -D B=8 ... --budget 60s                  measure which specs are "
+    "fastest here\n"
+    "  quern wisdom  show|export|import|merge|forget                  what tuning found\n"
     "  quern cache   path|list|verify|prune|clear                     the compiled kernels kept on "
     "disk\n"
     "  quern doctor                                                   what this machine has and "
@@ -53,7 +56,10 @@ static const char emit_options[] =
     "  -o FOLDER          where to write, made if need be (default: here)\n"
     "  --format FORMAT    cubin (default), or source: .cu files, for which no NVRTC is needed\n"
     "  --no-cache         neither read nor write the cache of compiled kernels\n"
-    "  --offline          never compile: what the cache lacks is an error\n";
+    "  --offline          never compile: what the cache lacks is an error\n"
+    "  --wisdom FILE      specs that `quern wisdom export` wrote, on whatever machine; without it "
+    "the\n"
+    "                     model chooses, whatever this machine knows\n";
 
 static const char run_text[] =
     "quern run FILE [-D NAME=NUMBER ...] [--in NAME=FILE.npy ...] [--random SEED] [--out "
@@ -81,6 +87,8 @@ static const char run_options[] =
     "  --json             one JSON object on standard output, text for people on standard error\n"
     "  --no-cache         neither read nor write the cache of compiled kernels\n"
     "  --offline          never compile: what the cache lacks is an error\n"
+    "  --no-wisdom        leave the specs to the model, whatever `quern tune` found\n"
+    "  --wisdom FILE      specs of an exported file in place of this machine's\n"
     "  -v                 say which kernels run\n"
     "With --alignment N, arguments are placed at multiples of N bytes and of no more.\n";
 
@@ -102,13 +110,15 @@ static const char bench_text[] =
     "\n";
 
 static const char bench_options[] =
-    "  --in, --out, --random, --device, --arch, --no-cache, --offline: as run has them; without\n"
-    "                     --random the seed is 1\n"
+    "  --in, --out, --random, --device, --arch, --no-cache, --offline, --no-wisdom, --wisdom: as "
+    "run\n"
+    "                     has them; without --random the seed is 1\n"
     "  --json             one JSON object on standard output, text for people on standard error\n"
     "  --plot FILE.svg    draw the run under the roofs of memory and arithmetic\n";
 
 static const char explain_text[] =
-    "quern explain FILE -D NAME=NUMBER ... [--arch ARCH] [--specs] [--dump STAGE,...] [--json]\n"
+    "quern explain FILE -D NAME=NUMBER ... [--arch ARCH] [--specs] [--device host] [--dump "
+    "STAGE,...] [--json]\n"
     "\n"
     "Says which rules rewrote a program, where, their class (exact, real or finite: see --math) "
     "and what\n"
@@ -125,7 +135,51 @@ static const char explain_options[] =
     "  --dump STAGE,...   also show what stages made: parse, graph, rewrite (after each rule), "
     "split,\n"
     "                     fuse, schedule, source; or all\n"
+    "  --device DEVICE    host: what the host device runs, with its wisdom; else for the GPU's own "
+    "arch\n"
+    "                     what the GPU runs, with its wisdom\n"
+    "  --no-wisdom, --wisdom FILE: as run has them\n"
     "  --json             one JSON object on standard output, dumps on standard error\n";
+
+static const char tune_text[] =
+    "quern tune FILE -D NAME=NUMBER ... [--effort measure|patient] [--budget 60s] [--random SEED]\n"
+    "           [--device auto|cuda|host] [--json]\n"
+    "\n"
+    "Measures which specs (tile sizes, threads, vectors, ...) make a run of a program fastest on "
+    "the\n"
+    "device here, and keeps them as wisdom, which run, bench and explain use from then on.  Kernel "
+    "by\n"
+    "kernel, each candidate is compiled, run, checked against the f64 reference and timed, on "
+    "random\n"
+    "data, as bench's replay; the fastest then meet the model's choice in turns.  A winner has to "
+    "win "
+    "by\n"
+    "2 %, and the result is never slower than the model's choice.\n"
+    "\n";
+
+static const char tune_options[] =
+    "  --effort EFFORT    measure: the few candidates that the model likes best (default);\n"
+    "                     patient: all of them, which explain --specs lists\n"
+    "  --budget TIME      begin no other candidate after that, such as 60s or 5m; what was not "
+    "tried is\n"
+    "                     said; each kernel gets its share (default: no bound)\n"
+    "  --random SEED      of the data (default 1)\n"
+    "  --device, --arch, --no-cache, --offline: as run has them; without a cache nothing is kept\n"
+    "  --json             one JSON object on standard output, text for people on standard error\n";
+
+static const char wisdom_text[] =
+    "quern wisdom show|export|import|merge|forget [FILE or PROGRAM] [--json]\n"
+    "\n"
+    "What quern tune found, one record a program, sizes, options and GPU, beside the cache of "
+    "compiled\n"
+    "kernels.  A record is used where GPU, driver, NVRTC and quern are those it was measured "
+    "with.\n"
+    "\n"
+    "  show               the records; --json: as export writes them\n"
+    "  export [FILE]      all of them as one file (default: standard output)\n"
+    "  import FILE        take those of an exported file, in place of what is here\n"
+    "  merge FILE         the same, but keep what was measured here to be as fast\n"
+    "  forget [PROGRAM]   remove those of a program, or all\n";
 
 static const char cache_text[] =
     "quern cache path|list|verify|prune|clear\n"
@@ -160,6 +214,8 @@ static const struct {
     {"run",     {run_text, program_options, run_options}        },
     {"bench",   {bench_text, program_options, bench_options}    },
     {"explain", {explain_text, program_options, explain_options}},
+    {"tune",    {tune_text, program_options, tune_options}      },
+    {"wisdom",  {wisdom_text, "", ""}                           },
     {"cache",   {cache_text, "", ""}                            },
     {"doctor",  {doctor_text, "", ""}                           },
     {"help",    {summary, "\n", environment_text}               },

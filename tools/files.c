@@ -7,15 +7,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_PROGRAM_BYTES = 16 << 20 };
+enum { MAX_TEXT_BYTES = 16 << 20 };
 
-static char *read_text(FILE *in, size_t *n_bytes)
+static char *read_stream(FILE *in, size_t *n_bytes)
 {
     size_t room = 1 << 16, used = 0;
     char *text = malloc(room);
     while (text) {
         used += fread(text + used, 1, room - 1 - used, in);
-        if (used < room - 1 || used > MAX_PROGRAM_BYTES)
+        if (used < room - 1 || used > MAX_TEXT_BYTES)
             break;
         char *more = realloc(text, room *= 2);
         if (!more)
@@ -31,7 +31,7 @@ static char *read_text(FILE *in, size_t *n_bytes)
     return text;
 }
 
-char *read_program(const char *path, size_t *n_bytes)
+char *read_text(const char *path, const char *what, size_t *n_bytes)
 {
     bool standard = !strcmp(path, "-");
     const char *name = standard ? "standard input" : path;
@@ -40,17 +40,17 @@ char *read_program(const char *path, size_t *n_bytes)
         complain(STATUS_wrong, "%s cannot be read: %s", name, strerror(errno));
         return NULL;
     }
-    char *text = read_text(in, n_bytes);
+    char *text = read_stream(in, n_bytes);
     int error = ferror(in) ? errno : 0;
     if (!standard)
         fclose(in);
-    bool large = text && *n_bytes > MAX_PROGRAM_BYTES;
+    bool large = text && *n_bytes > MAX_TEXT_BYTES;
     const char *zero = text ? memchr(text, '\0', *n_bytes) : NULL;
     if (error)
         complain(STATUS_wrong, "%s cannot be read: %s", name, strerror(error));
     else if (large)
-        complain(STATUS_wrong, "%s is too large for a program: over %d MiB", name,
-                 MAX_PROGRAM_BYTES >> 20);
+        complain(STATUS_wrong, "%s is too large for %s: over %d MiB", name, what,
+                 MAX_TEXT_BYTES >> 20);
     else if (zero)
         complain(STATUS_wrong, "%s is not text: byte %td is zero", name, zero - text);
     if (error || large || zero) {

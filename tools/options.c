@@ -197,6 +197,36 @@ static enum exit_status set_plot(struct options *o, char *value)
     return *value ? STATUS_done : complain(STATUS_usage, "--plot: expected a file");
 }
 
+static enum exit_status set_effort(struct options *o, char *value)
+{
+    int effort = choice(value, (const char *const[]){"measure", "patient", NULL});
+    if (effort < 0)
+        return complain(STATUS_usage, "--effort %s: expected measure or patient", value);
+    o->patient = effort == 1;
+    return STATUS_done;
+}
+
+// "60s", "60", "2.5m".
+static enum exit_status set_budget(struct options *o, char *value)
+{
+    char *end;
+    double number = isdigit((unsigned char)*value) ? strtod(value, &end) : 0;
+    if (number > 0 && (!strcmp(end, "m") || !strcmp(end, "min")))
+        number *= 60;
+    else if (number > 0 && *end && strcmp(end, "s"))
+        number = 0;
+    if (!(number > 0 && number < 1e9))
+        return complain(STATUS_usage, "--budget %s: expected a time such as 60s or 5m", value);
+    o->budget_s = number;
+    return STATUS_done;
+}
+
+static enum exit_status set_wisdom(struct options *o, char *value)
+{
+    o->wisdom = value;
+    return *value ? STATUS_done : complain(STATUS_usage, "--wisdom: expected a file");
+}
+
 static enum exit_status set_random(struct options *o, char *value)
 {
     int64_t seed;
@@ -235,32 +265,36 @@ struct option {
     size_t flag;                                             // where in struct options its bool is
 };
 
-enum { PLANS = EMIT | RUN | BENCH | EXPLAIN, ALL = PLANS | CACHE | DOCTOR | HELP };
+enum { PLANS = EMIT | RUN | BENCH | EXPLAIN, ALL = PLANS | TUNE | WISDOM | CACHE | DOCTOR | HELP };
 #define FLAG(name) offsetof(struct options, name)
 
 static const struct option table[] = {
-    {"-D",          PLANS,                          set_size,      0             },
-    {"--arch",      PLANS,                          set_arch,      0             },
-    {"--math",      PLANS,                          set_math,      0             },
-    {"--weights",   PLANS,                          set_weights,   0             },
-    {"--alignment", PLANS,                          set_alignment, 0             },
-    {"-o",          EMIT,                           set_out_dir,   0             },
-    {"--format",    EMIT,                           set_format,    0             },
-    {"--in",        RUN | BENCH,                    set_in,        0             },
-    {"--out",       RUN | BENCH,                    set_out,       0             },
-    {"--expect",    RUN,                            set_expect,    0             },
-    {"--random",    RUN | BENCH,                    set_random,    0             },
-    {"--device",    RUN | BENCH,                    set_device,    0             },
-    {"--check",     RUN,                            NULL,          FLAG(check)   },
-    {"--time",      RUN,                            NULL,          FLAG(time)    },
-    {"--plot",      BENCH,                          set_plot,      0             },
-    {"--dump",      EXPLAIN,                        set_dump,      0             },
-    {"--specs",     EXPLAIN,                        NULL,          FLAG(specs)   },
-    {"--json",      RUN | BENCH | EXPLAIN | DOCTOR, NULL,          FLAG(json)    },
-    {"--max-bytes", CACHE,                          set_max_bytes, 0             },
-    {"--no-cache",  EMIT | RUN | BENCH | DOCTOR,    NULL,          FLAG(no_cache)},
-    {"--offline",   EMIT | RUN | BENCH,             NULL,          FLAG(offline) },
-    {"-v",          ALL,                            NULL,          FLAG(verbose) },
+    {"-D",          PLANS | TUNE,                                   set_size,      0              },
+    {"--arch",      PLANS | TUNE,                                   set_arch,      0              },
+    {"--math",      PLANS | TUNE,                                   set_math,      0              },
+    {"--weights",   PLANS | TUNE,                                   set_weights,   0              },
+    {"--alignment", PLANS | TUNE,                                   set_alignment, 0              },
+    {"-o",          EMIT,                                           set_out_dir,   0              },
+    {"--format",    EMIT,                                           set_format,    0              },
+    {"--in",        RUN | BENCH,                                    set_in,        0              },
+    {"--out",       RUN | BENCH,                                    set_out,       0              },
+    {"--expect",    RUN,                                            set_expect,    0              },
+    {"--random",    RUN | BENCH | TUNE,                             set_random,    0              },
+    {"--device",    RUN | BENCH | EXPLAIN | TUNE,                   set_device,    0              },
+    {"--check",     RUN,                                            NULL,          FLAG(check)    },
+    {"--time",      RUN,                                            NULL,          FLAG(time)     },
+    {"--plot",      BENCH,                                          set_plot,      0              },
+    {"--dump",      EXPLAIN,                                        set_dump,      0              },
+    {"--specs",     EXPLAIN,                                        NULL,          FLAG(specs)    },
+    {"--effort",    TUNE,                                           set_effort,    0              },
+    {"--budget",    TUNE,                                           set_budget,    0              },
+    {"--wisdom",    PLANS,                                          set_wisdom,    0              },
+    {"--no-wisdom", PLANS,                                          NULL,          FLAG(no_wisdom)},
+    {"--json",      RUN | BENCH | EXPLAIN | TUNE | WISDOM | DOCTOR, NULL,          FLAG(json)     },
+    {"--max-bytes", CACHE,                                          set_max_bytes, 0              },
+    {"--no-cache",  EMIT | RUN | BENCH | TUNE | DOCTOR,             NULL,          FLAG(no_cache) },
+    {"--offline",   EMIT | RUN | BENCH | TUNE,                      NULL,          FLAG(offline)  },
+    {"-v",          ALL,                                            NULL,          FLAG(verbose)  },
 };
 enum { N_OPTIONS = sizeof table / sizeof *table };
 
@@ -344,6 +378,13 @@ static enum exit_status read_operand(struct options *o, const char *word)
     const struct command *c = o->command;
     if (!c->operand)
         return complain(STATUS_usage, "%s takes no operand, got %s", c->name, word);
+    if (o->operand && c->second && !o->second) {
+        o->second = word;
+        return STATUS_done;
+    }
+    if (o->operand && c->second)
+        return complain(STATUS_usage, "%s %s takes one %s, got %s and %s", c->name, o->operand,
+                        c->second, o->second, word);
     if (o->operand)
         return complain(STATUS_usage, "%s takes one %s, got %s and %s", c->name, c->operand,
                         o->operand, word);

@@ -8,14 +8,16 @@
 #include <string.h>
 
 const struct command commands[] = {
-    {"emit",    EMIT,    "FILE",   true,  cmd_emit   },
-    {"run",     RUN,     "FILE",   true,  cmd_run    },
-    {"bench",   BENCH,   "FILE",   true,  cmd_bench  },
-    {"explain", EXPLAIN, "FILE",   true,  cmd_explain},
-    {"cache",   CACHE,   "ACTION", true,  cmd_cache  },
-    {"doctor",  DOCTOR,  NULL,     false, cmd_doctor },
-    {"help",    HELP,    "TOPIC",  false, cmd_help   },
-    {NULL,      0,       NULL,     false, NULL       },
+    {"emit",    EMIT,    "FILE",   true,  NULL,              cmd_emit   },
+    {"run",     RUN,     "FILE",   true,  NULL,              cmd_run    },
+    {"bench",   BENCH,   "FILE",   true,  NULL,              cmd_bench  },
+    {"explain", EXPLAIN, "FILE",   true,  NULL,              cmd_explain},
+    {"tune",    TUNE,    "FILE",   true,  NULL,              cmd_tune   },
+    {"wisdom",  WISDOM,  "ACTION", true,  "FILE or PROGRAM", cmd_wisdom },
+    {"cache",   CACHE,   "ACTION", true,  NULL,              cmd_cache  },
+    {"doctor",  DOCTOR,  NULL,     false, NULL,              cmd_doctor },
+    {"help",    HELP,    "TOPIC",  false, NULL,              cmd_help   },
+    {NULL,      0,       NULL,     false, NULL,              NULL       },
 };
 
 static const char *variable(const char *name)

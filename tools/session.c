@@ -60,9 +60,13 @@ static void log_line(void *user, const char *line)
 enum exit_status session_open(struct session *s, const struct options *o, quern_device device)
 {
     *s = (struct session){.options = o};
-    bool takes_program = o->command->id & (EMIT | RUN | BENCH | EXPLAIN);
-    if (takes_program && !(s->text = read_program(o->operand, &s->n_bytes)))
+    bool takes_program = o->command->id & (EMIT | RUN | BENCH | EXPLAIN | TUNE);
+    size_t n_wisdom;
+    if ((takes_program && !(s->text = read_text(o->operand, "a program", &s->n_bytes))) ||
+        (o->wisdom && !(s->wisdom = read_text(o->wisdom, "wisdom", &n_wisdom)))) {
+        session_close(s);
         return STATUS_wrong;
+    }
     quern_options options = {
         .device = device,
         .cache_dir = o->no_cache ? NULL : o->cache_dir,
@@ -103,8 +107,11 @@ enum exit_status session_plan(struct session *s, const quern_size *sizes, int n_
                               const quern_plan_options *options, quern_plan **plan)
 {
     struct progress *progress = options->no_load ? NULL : progress_begin("compiling");
+    quern_plan_options with_wisdom = *options;
+    with_wisdom.no_wisdom = s->options->no_wisdom;
+    with_wisdom.wisdom = s->wisdom;
     s->dumping = options->dump != NULL;
-    quern_status status = quern_plan_program(s->q, s->program, sizes, n_sizes, options, plan);
+    quern_status status = quern_plan_program(s->q, s->program, sizes, n_sizes, &with_wisdom, plan);
     s->dumping = false;
     progress_end(progress);
     return status == QUERN_OK ? STATUS_done : session_failure(s, status);
@@ -146,5 +153,6 @@ void session_close(struct session *s)
     quern_close(s->q);
     free(s->native);
     free(s->text);
+    free(s->wisdom);
     *s = (struct session){.options = s->options};
 }

@@ -184,7 +184,7 @@ enum exit_status tensors_fill(struct tensors *t, const struct session *s, const 
         if (output)
             memset(x->host, 0xFF, bytes); // a NaN: what a kernel does not write is seen
         else if (fresh)
-            random_fill(&x->argument, o->seed, x->host);
+            quern_random(&x->argument, o->seed, x->host);
     }
     return status == STATUS_done && !all ? missing(t) : status;
 }

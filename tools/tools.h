@@ -17,7 +17,17 @@ enum exit_status {
 
 // options.c: argv to struct options
 
-enum { EMIT = 1, RUN = 2, EXPLAIN = 4, CACHE = 8, DOCTOR = 16, HELP = 32, BENCH = 64 };
+enum {
+    EMIT = 1,
+    RUN = 2,
+    EXPLAIN = 4,
+    CACHE = 8,
+    DOCTOR = 16,
+    HELP = 32,
+    BENCH = 64,
+    TUNE = 128,
+    WISDOM = 256
+};
 
 struct options;
 
@@ -26,6 +36,7 @@ struct command {
     unsigned id;
     const char *operand; // what it takes besides options; NULL: nothing
     bool operand_needed;
+    const char *second; // another operand that it can take; NULL: none
     enum exit_status (*run)(const struct options *o);
 };
 
@@ -36,18 +47,21 @@ struct binding { // NAME=FILE
 // The lists have room for one entry per argument of the command line.
 struct options {
     const struct command *command;
-    const char *operand; // FILE.qn, the action of cache, the topic of help
+    const char *operand; // FILE.qn, the action of cache or wisdom, the topic of help
+    const char *second;  // the file or program of wisdom's action
     quern_size *sizes;   // -D
     struct binding *in, *out, *expect;
     const char **archs;
     int n_sizes, n_in, n_out, n_expect, n_archs;
-    const char *out_dir, *dump, *plot;
+    const char *out_dir, *dump, *plot, *wisdom;
     quern_device device;
     quern_math math;
-    bool source_format, specs, check, time, json, each_run, verbose, random, offline, no_cache;
+    bool source_format, specs, check, time, json, each_run, verbose, random, offline, no_cache,
+        no_wisdom, patient;
     uint64_t seed;
     int alignment;     // 0: not asked for
     int64_t max_bytes; // cache prune; -1: not asked for
+    double budget_s;   // tune; 0: no bound
     // from the environment, read in quern.c alone
     const char *cache_dir; // NULL: none
     const char *cuda_home, *cxx, *cxx_flags;
@@ -65,6 +79,8 @@ enum exit_status cmd_run(const struct options *o);
 enum exit_status cmd_bench(const struct options *o);
 enum exit_status cmd_explain(const struct options *o);
 enum exit_status cmd_cache(const struct options *o);
+enum exit_status cmd_tune(const struct options *o);
+enum exit_status cmd_wisdom(const struct options *o);
 enum exit_status cmd_doctor(const struct options *o);
 enum exit_status cmd_help(const struct options *o);
 void usage(FILE *out);
@@ -76,6 +92,7 @@ struct session {
     quern *q;
     char *text; // of the program's file
     size_t n_bytes;
+    char *wisdom; // of --wisdom's; NULL: the cache's
     quern_program *program;
     char *native; // the GPU's arch, once it was asked for
     bool dumping; // the library's log lines are a dump
@@ -98,8 +115,9 @@ enum exit_status complain(enum exit_status status, const char *format, ...)
 
 // files.c: whole files in and out
 
-// The contents, NUL-terminated, the caller's to free; NULL: reported.  `-` is standard input.
-char *read_program(const char *path, size_t *n_bytes);
+// The contents, NUL-terminated, the caller's to free; NULL: reported.  `-` is standard input; what
+// is read is `a program`, in messages.
+char *read_text(const char *path, const char *what, size_t *n_bytes);
 // Head and body are written one after the other; what could not be written whole is removed.
 bool write_file(const char *path, const void *head, size_t head_bytes, const void *body,
                 size_t body_bytes);
@@ -143,10 +161,6 @@ void tensors_free(struct tensors *t, quern *q);
 bool same_shape(const quern_argument *a, const struct npy *file);
 enum exit_status mismatch(const quern_argument *a, const char *path,
                           const struct npy *file); // says it
-
-// random.c: data for --random
-
-void random_fill(const quern_argument *a, uint64_t seed, void *data);
 
 // report.c: what run says of its outputs
 

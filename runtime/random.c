@@ -1,4 +1,4 @@
-// random.c: a seed and an argument to its data, for --random.  The same on every machine: integer
+// random.c: a seed and an argument to data for it.  The same on every machine: integer
 // arithmetic and correctly rounded sums, no libm.
 //
 // Floats are nearly normal with mean 0 and deviation 1 (the sum of twelve uniform numbers, within
@@ -6,7 +6,7 @@
 // linear layer keeps the scale of its input.  Integers are small.  No number is ever 0: a kernel
 // that forgets a term must not pass by luck.
 
-#include "tools/tools.h"
+#include "runtime/runtime.h"
 #include <math.h>
 
 struct generator {
@@ -87,8 +87,10 @@ static double value(struct generator *g, quern_dtype dtype, double scale)
     return 0;
 }
 
-void random_fill(const quern_argument *a, uint64_t seed, void *data)
+void quern_random(const quern_argument *a, uint64_t seed, void *data)
 {
+    if (!a || !data || !quern_dtype_bytes(a->dtype))
+        return;
     struct generator g = generator_for(a->name, seed);
     int64_t n = a->bytes / quern_dtype_bytes(a->dtype);
     bool layer = a->role == QUERN_WEIGHT && a->rank >= 2 && a->dim[a->rank - 1] > 0;
