@@ -71,7 +71,7 @@ static void try_wishes(struct list *l, const struct wishes *w)
         return;
     if (l->n && l->at[0].form == FAMILY_map_tiles && s.form == FAMILY_map)
         return; // many times slower where the model has tiles
-    const char *text = spec_text(l->f->g, &s);
+    const char *text = spec_text(l->f->g, &s, "");
     for (int i = 0; i < l->n; i++)
         if (!strcmp(l->text[i], text))
             return;
@@ -114,13 +114,14 @@ static const char *chosen_text(const struct compile_options *o, const char *kern
     return NULL;
 }
 
-void schedule_kernel(struct fusion *f, const struct nest *nest, const struct compile_options *o,
-                     struct kernel *k, struct scheduled *out)
+static void choose_schedule(struct fusion *f, const struct nest *nest,
+                            const struct compile_options *o, struct kernel *k,
+                            struct scheduled *out)
 {
     int alignment = o->alignment ? o->alignment : 16;
     const char *chosen = chosen_text(o, k->name);
     schedule(f, nest, alignment, out);
-    k->spec = spec_text(f->g, out);
+    k->spec = spec_text(f->g, out, "");
     if (!o->list_candidates && (!chosen || !strcmp(chosen, k->spec)))
         return;
     const struct list *l = list_candidates(f, nest, alignment);
@@ -129,6 +130,48 @@ void schedule_kernel(struct fusion *f, const struct nest *nest, const struct com
             *out = l->at[i], k->spec = l->text[i];
     if (o->list_candidates)
         describe(f->g, l, k);
+}
+
+static void choose_among(struct gen *g, const struct launch *launches, int n,
+                         const struct compile_options *o, struct kernel *k, struct launch *out)
+{
+    struct candidate *candidates = arena_new(g, struct candidate, n);
+    const char *chosen = chosen_text(o, k->name);
+    int at = 0;
+    for (int i = 0; i < n; i++) {
+        candidates[i] = (struct candidate){launch_text(g, &launches[i]), launches[i].predicted_us};
+        if (chosen && !strcmp(chosen, candidates[i].spec))
+            at = i;
+    }
+    *out = launches[at];
+    k->spec = candidates[at].spec;
+    if (o->list_candidates)
+        k->candidates = candidates, k->n_candidates = n;
+}
+
+// C identifiers of a bounded length: what profilers show and what names files.
+static const char *kernel_name(struct gen *g, const struct fusion *f, const struct kernel *k,
+                               int nest)
+{
+    return arena_text(g, "%.48s_%s%d_%s", f->graph->name, k->part == PART_prepare ? "prepare_" : "",
+                      nest, k->family);
+}
+
+void choose_launch(struct fusion *f, int first, const struct compile_options *o, struct kernel *k,
+                   struct launch *out)
+{
+    struct launch launches[MAX_LAUNCHES];
+    const struct nest *nest = f->nests[first];
+    int n = o->separate ? 0 : stitch(f, first, o->alignment ? o->alignment : 16, launches);
+    k->family = n ? "stitch" : family_name[nest->family];
+    k->name = kernel_name(f->g, f, k, first);
+    if (n) {
+        choose_among(f->g, launches, n, o, k, out);
+        return;
+    }
+    struct scheduled s;
+    choose_schedule(f, nest, o, k, &s);
+    launch_alone(f, &s, out);
 }
 
 void note_unused_specs(struct gen *g, const struct compile_options *o, const struct program *p)

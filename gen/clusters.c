@@ -107,7 +107,7 @@ static bool share(struct fusion *f, struct scheduled *s, int threads, int cluste
     if ((parked && !staged_bytes) || !items || shared > f->target->shared_per_block ||
         rows > INT32_MAX / cluster)
         return false;
-    spec->resident = true, spec->late = parked || items * vector_bytes > 64;
+    spec->resident = true, spec->looped = false, spec->late = parked || items * vector_bytes > 64;
     spec->threads = spec->threads_per_row = threads, spec->rows_per_block = 1;
     spec->blocks_per_sm = most_threads(f->target) / threads;
     spec->cluster = cluster, spec->items = (int)items, spec->parked = (int)parked;

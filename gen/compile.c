@@ -150,56 +150,77 @@ static void enter_part(struct buffers *b, const struct graph *graph, const int *
         b->of_node[graph->outputs[i].node->id] = 1 + outputs[i];
 }
 
-static void bind_arguments(struct buffers *b, struct kernel *k, const struct scheduled *s,
+static int add_counter(struct buffers *b, int n)
+{
+    struct buffer counter = {.kind = BUFFER_counter,
+                             .dtype = DT_i32,
+                             .bytes = 4 * (int64_t)n,
+                             .offset = b->program->counter_bytes};
+    b->program->counter_bytes += counter.bytes;
+    return add_buffer(b, counter);
+}
+
+static int argument_buffer(struct buffers *b, const struct launch *l, const struct emitted_arg *a)
+{
+    const struct scheduled *s = &l->phases[a->phase];
+    struct buffer partial = {.kind = BUFFER_workspace, .dtype = DT_u8, .bytes = s->partial_bytes};
+    switch (a->kind) {
+    case ARG_partial:
+        return add_buffer(b, partial);
+    case ARG_tickets:
+        return add_counter(b, s->n_tickets);
+    case ARG_barrier:
+        return add_counter(b, 1);
+    case ARG_tensor:
+        break;
+    }
+    return node_buffer(b, a->node);
+}
+
+static void bind_arguments(struct buffers *b, struct kernel *k, const struct launch *l,
                            const struct emitted_args *args)
 {
-    k->args = arena_new(b->g, int, args->n + 2);
+    k->args = arena_new(b->g, int, args->n + 1);
     for (int i = 0; i < args->n; i++)
-        k->args[k->n_args++] = node_buffer(b, args->nodes[i]);
-    if (!s->n_tickets)
-        return;
-    struct buffer partial = {.kind = BUFFER_workspace, .dtype = DT_u8, .bytes = s->partial_bytes};
-    struct buffer tickets = {.kind = BUFFER_counter,
-                             .dtype = DT_i32,
-                             .bytes = 4 * (int64_t)s->n_tickets,
-                             .offset = b->program->counter_bytes};
-    b->program->counter_bytes += tickets.bytes;
-    k->args[k->n_args++] = add_buffer(b, partial);
-    k->args[k->n_args++] = add_buffer(b, tickets);
+        k->args[k->n_args++] = argument_buffer(b, l, &args->arg[i]);
 }
 
-// C identifiers of a bounded length: what profilers show and what names files.
-static const char *kernel_name(struct gen *g, const struct fusion *f, const struct nest *nest,
-                               enum kernel_part part)
+// What people read of all phases, and what they cost together.
+static void describe_launch(struct gen *g, const struct fusion *f, struct kernel *k,
+                            const struct launch *l)
 {
-    return arena_text(g, "%.48s_%s%d_%s", f->graph->name, part == PART_prepare ? "prepare_" : "",
-                      nest->id, family_name[nest->family]);
+    for (int i = 0; i < l->n_phases; i++) {
+        const struct scheduled *s = &l->phases[i];
+        const char *expression = expression_text(f, s->nest);
+        k->expression = i ? arena_text(g, "%s; %s", k->expression, expression) : expression;
+        k->alignment = s->alignment > k->alignment ? s->alignment : k->alignment;
+        k->bytes += s->bytes, k->flops += s->flops, k->floor_us += s->floor_us;
+    }
 }
 
-static void add_kernel(struct buffers *b, struct fusion *f, const struct nest *nest,
-                       enum kernel_part part, const struct compile_options *o)
+// The kernel that begins with that nest; returns how many nests are in it.
+static int add_kernel(struct buffers *b, struct fusion *f, int first, enum kernel_part part,
+                      const struct compile_options *o)
 {
     struct program *p = b->program;
     struct kernel *k = &p->kernels[p->n_kernels++];
-    struct scheduled s;
     struct emitted_args args;
-    k->name = kernel_name(b->g, f, nest, part);
+    struct launch l;
     k->part = part;
-    schedule_kernel(f, nest, o, k, &s);
-    k->source = emit(f, &s, k->name, &args);
-    k->family = family_name[nest->family];
-    k->expression = expression_text(f, nest);
-    bind_arguments(b, k, &s, &args);
-    k->grid[0] = (unsigned)s.blocks, k->grid[1] = k->grid[2] = 1;
-    k->block[0] = (unsigned)s.spec.threads, k->block[1] = k->block[2] = 1;
-    k->cluster[0] = (unsigned)s.spec.cluster, k->cluster[1] = k->cluster[2] = 1;
-    k->shared_bytes = s.shared_bytes;
-    k->alignment = s.alignment;
-    k->bytes = s.bytes, k->flops = s.flops, k->floor_us = s.floor_us;
+    choose_launch(f, first, o, k, &l);
+    k->source = emit(f, &l, k->name, &args);
+    describe_launch(b->g, f, k, &l);
+    bind_arguments(b, k, &l, &args);
+    k->grid[0] = (unsigned)l.blocks, k->grid[1] = k->grid[2] = 1;
+    k->block[0] = (unsigned)l.threads, k->block[1] = k->block[2] = 1;
+    k->cluster[0] = (unsigned)l.phases->spec.cluster, k->cluster[1] = k->cluster[2] = 1;
+    k->shared_bytes = l.shared_bytes;
+    k->cooperative = l.cooperative;
     if (wants_dump(o, "schedule"))
         fprintf(o->dump_to, "== schedule %s\n%s\n", k->name, k->spec);
     if (wants_dump(o, "source"))
         fprintf(o->dump_to, "== source %s\n%s", k->name, k->source);
+    return l.n_phases;
 }
 
 // Workspace by lifetime: a buffer takes the first gap that is free from its first kernel to its
@@ -249,8 +270,8 @@ static struct fusion *fuse_part(struct gen *g, struct graph *part, const char *n
 static void add_kernels(struct buffers *b, struct fusion *f, enum kernel_part part,
                         const struct compile_options *o)
 {
-    for (int i = 0; i < f->n_nests; i++)
-        add_kernel(b, f, f->nests[i], part, o);
+    for (int i = 0; i < f->n_nests;)
+        i += add_kernel(b, f, i, part, o);
 }
 
 static void add_parts(struct buffers *b, const struct parts *parts, struct fusion *prepare,

@@ -226,22 +226,30 @@ static void emit_operand(struct emitter *e, const struct value *operand, int whi
     const char *at = which ? "index_t b, index_t k, index_t n" : "index_t b, index_t m, index_t k";
     const struct spec *spec = &e->s->spec;
     bool along_k = which ? spec->b_along_k : spec->a_along_k;
-    bool *chosen = arena_new(e->f->g, bool, nest->n_values + 1);
+    bool *all = arena_new(e->f->g, bool, 3 * nest->n_values + 3);
+    bool *settled = all + nest->n_values + 1, *fresh = settled + nest->n_values + 1;
     memset(e->stages, 0, sizeof *e->stages * (size_t)nest->n_values);
     need_in_stage(e, operand, 0);
-    for (int i = 0; i < nest->n_values; i++)
-        chosen[i] = e->stages[i] && nest->values[i]->kind == VALUE_load;
+    for (int i = 0; i < nest->n_values; i++) {
+        all[i] = e->stages[i] && nest->values[i]->kind == VALUE_load;
+        settled[i] = all[i] && !is_fresh(e, nest->values[i]->node);
+        fresh[i] = all[i] && !settled[i];
+    }
     e->lane_variable = along_k ? VAR_k : which ? VAR_n : VAR_m;
     e->lanes = which ? spec->vec_b : spec->vec_a;
     e->lanes_text = arena_text(e->f->g, "Spec::vec_%s", letter);
     fprintf(e->out, "struct Raw%s {\n", capital);
-    emit_load_fields(e, chosen);
-    fprintf(e->out, "};\n\n__device__ inline void load_%s(const Args &args, %s, Raw%s &e)\n{\n",
-            letter, at, capital);
-    begin_function(e, 0, false);
-    emit_loads(e, chosen);
+    emit_load_fields(e, all);
+    fputs("};\n\n", e->out);
+    for (int i = 0; i < 2; i++) {
+        fprintf(e->out, "__device__ inline void load_%s%s(const Args &args, %s, Raw%s &e)\n{\n",
+                i ? "fresh_" : "", letter, at, capital);
+        begin_function(e, 0, false);
+        emit_loads(e, i ? fresh : settled);
+        fputs("}\n\n", e->out);
+    }
     fprintf(e->out,
-            "}\n\n__device__ inline void stage_%s(const Args &args, %s, const Raw%s &e, Acc "
+            "__device__ inline void stage_%s(const Args &args, %s, const Raw%s &e, Acc "
             "(&out)[%s])\n{\n",
             letter, at, capital, e->lanes_text);
     begin_function(e, 0, false);
@@ -336,43 +344,169 @@ static const char *template_name(const struct scheduled *s)
     return s->form == FAMILY_gemm ? "gemm_simt" : family_name[s->form];
 }
 
-const char *emit(struct fusion *f, const struct scheduled *s, const char *name,
-                 struct emitted_args *args)
+static void add_special(struct emitter *e, int kind, int phase, const char *type, const char *name)
 {
-    struct gen *g = f->g;
-    const struct nest *nest = s->nest;
-    int n = nest->n_values + 1, n_args = n + nest->n_stores;
-    char *functions = NULL, *text = NULL;
-    size_t size;
-    *args = (struct emitted_args){arena_new(g, const struct node *, n_args),
-                                  arena_new(g, bool, n_args), 0};
-    struct emitter e = {.f = f,
-                        .nest = nest,
-                        .s = s,
-                        .args = args,
-                        .arg_names = arena_new(g, const char *, n_args)};
-    e.stages = arena_new(g, uint32_t, n);
-    e.row_needed = arena_new(g, bool, n);
-    e.in_row = arena_new(g, bool, n);
-    e.cached = arena_new(g, bool, n);
-    e.printed = arena_new(g, bool, n);
-    e.out = open_memstream(&functions, &size);
-    emit_functions(&e);
-    fclose(e.out);
+    e->args->arg[e->args->n++] = (struct emitted_arg){
+        .kind = kind, .phase = phase, .type = type, .name = name, .written = true};
+}
 
-    FILE *out = open_memstream(&text, &size);
-    fprintf(out, "// %s\n#include \"device.cuh\"\n#define KERNEL %s\ntypedef %s index_t;\n",
-            expression_text(f, nest), name, s->wide_index ? "unsigned long long" : "unsigned");
+// Types, Spec, Args, functions and the template's text of one phase.
+static void emit_phase_of(struct emitter *e, int phase, FILE *out)
+{
+    struct gen *g = e->f->g;
+    const struct scheduled *s = &e->launch->phases[phase];
+    const struct nest *nest = s->nest;
+    int n = nest->n_values + 1;
+    char *functions = NULL;
+    size_t size;
+    e->nest = nest, e->s = s;
+    e->first_arg = e->args->n;
+    e->n_constants = 0;
+    e->stages = arena_new(g, uint32_t, n);
+    e->row_needed = arena_new(g, bool, n);
+    e->in_row = arena_new(g, bool, n);
+    e->cached = arena_new(g, bool, n);
+    e->printed = arena_new(g, bool, n);
+    e->out = open_memstream(&functions, &size);
+    emit_functions(e);
+    fclose(e->out);
+    if (s->partial_bytes)
+        add_special(e, ARG_partial, phase, "void", "partial");
+    if (s->n_tickets)
+        add_special(e, ARG_tickets, phase, "unsigned", "tickets");
+
+    fprintf(out, "typedef %s index_t;\n", s->wide_index ? "unsigned long long" : "unsigned");
     if (nest->family == FAMILY_gemm)
         fprintf(out, "typedef %s Acc;\n", gemm_accumulator(nest->heavy[0]->dtype));
     fputs("\n", out);
-    print_spec(&e, out);
+    print_spec(e, out);
     fputs("\n", out);
-    print_args(&e, out);
-    fprintf(out, "\n%s#include \"%s.cuh\"\n#undef KERNEL\n", functions, template_name(s));
+    print_args(e, out);
+    fprintf(out, "\n%s#include \"%s.cuh\"\n", functions, template_name(s));
+    free(functions);
+}
+
+// Where a block keeps its own copy of a tensor in its shared memory; 0: nowhere.
+static int64_t own_at(const struct emitter *e, const struct emitted_arg *a)
+{
+    return a->node && e->launch->own_at ? e->launch->own_at[a->node->id] : 0;
+}
+
+// What a phase is called with: its part of args, or a copy in which the tensors that each block has
+// for itself lie in shared memory.
+static const char *phase_args(struct emitter *e, int phase, const int *first_arg, FILE *out)
+{
+    bool copied = false;
+    for (int i = first_arg[phase]; i < first_arg[phase + 1]; i++) {
+        const struct emitted_arg *a = &e->args->arg[i];
+        if (!own_at(e, a))
+            continue;
+        if (!copied)
+            fprintf(out, "    phase%d::Args a%d = args.a%d;\n", phase, phase, phase);
+        fprintf(out, "    a%d.%s = (%s%s *)(dynamic_shared() + Spec::at_t%d);\n", phase, a->name,
+                a->written ? "" : "const ", a->type, a->node->id);
+        copied = true;
+    }
+    return arena_text(e->f->g, copied ? "a%d" : "args.a%d", phase);
+}
+
+static void emit_load_ahead(struct emitter *e, int phase, const char *const *args, FILE *out)
+{
+    if (phase < e->launch->n_phases && e->launch->phases[phase].form == FAMILY_gemm)
+        fprintf(out, "    phase%d::Ahead ahead%d;\n    phase%d::load_ahead(%s, ahead%d);\n", phase,
+                phase, phase, args[phase], phase);
+}
+
+// The phases one after the other.  What a phase needs of memory that is settled is on its way while
+// the one before it runs.
+static void emit_steps(struct emitter *e, const char *const *args, FILE *out)
+{
+    const struct launch *l = e->launch;
+    emit_load_ahead(e, 0, args, out);
+    for (int p = 0, since = 0; p < l->n_phases; p++) {
+        if (p)
+            fputs(l->waits[p] ? "    grid_barrier(args.barrier);\n" : "    __syncthreads();\n",
+                  out);
+        for (; l->waits[p] && since < p; since++)
+            if (l->phases[since].spec.replicated)
+                fprintf(out, "    phase%d::finish_in_block(%s);\n", since, args[since]);
+        emit_load_ahead(e, p + 1, args, out);
+        fprintf(out, "    phase%d::run(%s", p, args[p]);
+        if (l->phases[p].form == FAMILY_gemm)
+            fprintf(out, ", ahead%d, true", p);
+        fputs(");\n", out);
+    }
+}
+
+static void emit_entry(struct emitter *e, const char *name, const int *first_arg, FILE *out)
+{
+    const struct launch *l = e->launch;
+    const char **args = arena_new(e->f->g, const char *, l->n_phases);
+    fprintf(out, "\n#define KERNEL %s\nstruct Spec {\n    static constexpr int threads = %d;\n",
+            name, l->threads);
+    for (int i = 0; i < e->f->graph->n_nodes; i++)
+        if (l->own_at[i])
+            fprintf(out, "    static constexpr int at_t%d = %lld; // in a block's shared memory\n",
+                    i, (long long)l->own_at[i]);
+    fputs("};\n\nstruct Args {\n", out);
+    for (int p = 0; p < l->n_phases; p++)
+        fprintf(out, "    phase%d::Args a%d;\n", p, p);
+    fprintf(out,
+            "%s};\n\nextern \"C\" __global__ void __launch_bounds__(Spec::threads, 1)\n"
+            "    KERNEL(const __grid_constant__ Args args)\n{\n",
+            l->cooperative ? "    unsigned *barrier;\n" : "");
+    for (int p = 0; p < l->n_phases; p++)
+        args[p] = phase_args(e, p, first_arg, out);
+    emit_steps(e, args, out);
+    fputs("}\n#undef KERNEL\n", out);
+}
+
+// Several phases: a namespace each, so that every one has its own Spec, Args and functions.
+static void emit_phases_of(struct emitter *e, const char *name, FILE *out)
+{
+    const struct launch *l = e->launch;
+    int *first_arg = arena_new(e->f->g, int, l->n_phases + 1);
+    for (int p = 0; p < l->n_phases; p++) {
+        first_arg[p] = e->args->n;
+        fprintf(out, "\nnamespace phase%d {\n", p);
+        emit_phase_of(e, p, out);
+        fputs("}\n", out);
+    }
+    first_arg[l->n_phases] = e->args->n;
+    emit_entry(e, name, first_arg, out);
+    if (l->cooperative)
+        add_special(e, ARG_barrier, 0, "unsigned", "barrier");
+}
+
+static int most_args(const struct launch *l)
+{
+    int n = 1;
+    for (int p = 0; p < l->n_phases; p++)
+        n += l->phases[p].nest->n_values + l->phases[p].nest->n_stores + 2;
+    return n;
+}
+
+const char *emit(struct fusion *f, const struct launch *launch, const char *name,
+                 struct emitted_args *args)
+{
+    struct gen *g = f->g;
+    char *text = NULL;
+    size_t size;
+    *args = (struct emitted_args){arena_new(g, struct emitted_arg, most_args(launch)), 0};
+    struct emitter e = {.f = f, .launch = launch, .args = args};
+    FILE *out = open_memstream(&text, &size);
+    for (int p = 0; p < launch->n_phases; p++)
+        fprintf(out, "// %s\n", expression_text(f, launch->phases[p].nest));
+    fputs("#include \"device.cuh\"\n", out);
+    if (launch->n_phases > 1) {
+        emit_phases_of(&e, name, out);
+    } else {
+        fprintf(out, "#define KERNEL %s\n", name);
+        emit_phase_of(&e, 0, out);
+        fputs("#undef KERNEL\n", out);
+    }
     fclose(out);
     const char *source = arena_text(g, "%s", text);
-    free(functions);
     free(text);
     return source;
 }

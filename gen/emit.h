@@ -10,9 +10,10 @@ struct emitter {
     const struct scheduled *s;
     FILE *out; // the functions; they are written before Spec, whose constants they name
 
+    const struct launch *launch;
     struct emitted_args *args;
-    const char **arg_names; // per entry of args
-    int64_t *constants;     // Spec::n0, n1, ...
+    int first_arg;      // of this phase
+    int64_t *constants; // Spec::n0, n1, ...
     int n_constants, cap_constants;
 
     // Per value of the nest.  A nest works in stages: one per phase of reductions, then the store.
@@ -36,6 +37,10 @@ const char *index_text(struct emitter *e, const struct index *x, bool at_lane);
 // In signed arithmetic, for an index that may be negative.
 const char *signed_index_text(struct emitter *e, const struct index *x);
 const char *guard_text(struct emitter *e, const struct guard *guard, bool at_lane);
+// Whether a phase of the same launch writes it, before this one.
+bool is_fresh(const struct emitter *e, const struct node *node);
+// The function that loads elements of a node's buffer: "load", "load_coherent", "load_own".
+const char *loader(const struct emitter *e, const struct node *node);
 // The field of Args for a node's buffer, which is added when it is new.
 const char *argument_name(struct emitter *e, const struct node *node, bool written);
 // One constant of Spec per line: the template's fields, the program's sizes, and constants that

@@ -193,6 +193,18 @@ const char *guard_text(struct emitter *e, const struct guard *guard, bool at_lan
     return text;
 }
 
+bool is_fresh(const struct emitter *e, const struct node *node)
+{
+    return e->launch->origin && e->launch->origin[node->id] != ORIGIN_settled;
+}
+
+const char *loader(const struct emitter *e, const struct node *node)
+{
+    static const char *const names[] = {
+        [ORIGIN_settled] = "load", [ORIGIN_launch] = "load_coherent", [ORIGIN_block] = "load_own"};
+    return names[e->launch->origin ? e->launch->origin[node->id] : ORIGIN_settled];
+}
+
 // A program's own name where C++ allows it as a field.
 static const char *field_name(struct emitter *e, const struct node *node)
 {
@@ -203,33 +215,31 @@ static const char *field_name(struct emitter *e, const struct node *node)
     bool plain = name && strlen(name) <= 32 && name[0] >= 'a' && name[0] <= 'z' &&
                  !is_reserved(e->f->g, name) && !may_be_a_macro(name) && !strstr(name, "__");
     if (plain)
-        for (int i = 0; i < e->args->n; i++)
-            plain = plain && strcmp(e->arg_names[i], name) != 0;
+        for (int i = e->first_arg; i < e->args->n; i++)
+            plain = plain && strcmp(e->args->arg[i].name, name) != 0;
     return plain ? name : arena_text(e->f->g, "t%d", node->id);
 }
 
 const char *argument_name(struct emitter *e, const struct node *node, bool written)
 {
     struct emitted_args *args = e->args;
-    for (int i = 0; i < args->n; i++)
-        if (args->nodes[i] == node)
-            return e->arg_names[i];
-    e->arg_names[args->n] = field_name(e, node);
-    args->nodes[args->n] = node;
-    args->written[args->n] = written;
-    return e->arg_names[args->n++];
+    for (int i = e->first_arg; i < args->n; i++)
+        if (args->arg[i].node == node)
+            return args->arg[i].name;
+    args->arg[args->n] = (struct emitted_arg){.node = node,
+                                              .type = dtype_info[node->dtype].storage,
+                                              .name = field_name(e, node),
+                                              .written = written};
+    return args->arg[args->n++].name;
 }
 
 void print_args(struct emitter *e, FILE *out)
 {
     fputs("struct Args {\n", out);
-    for (int i = 0; i < e->args->n; i++) {
-        const struct node *node = e->args->nodes[i];
-        fprintf(out, "    %s%s *%s;\n", e->args->written[i] ? "" : "const ",
-                dtype_info[node->dtype].storage, e->arg_names[i]);
+    for (int i = e->first_arg; i < e->args->n; i++) {
+        const struct emitted_arg *a = &e->args->arg[i];
+        fprintf(out, "    %s%s *%s;\n", a->written ? "" : "const ", a->type, a->name);
     }
-    if (e->s->n_tickets)
-        fputs("    void *partial;\n    unsigned *tickets;\n", out);
     fputs("};\n", out);
 }
 

@@ -74,8 +74,8 @@ const char *spelled(struct emitter *e, const struct value *v)
 
 static const char *access_text(struct emitter *e, const struct value *v, bool at_lane)
 {
-    return arena_text(e->f->g, "load(args.%s + %s)", argument_name(e, v->node, false),
-                      offset_text(e, v->index, at_lane));
+    return arena_text(e->f->g, "%s(args.%s + %s)", loader(e, v->node),
+                      argument_name(e, v->node, false), offset_text(e, v->index, at_lane));
 }
 
 static const char *guarded_access_text(struct emitter *e, const struct value *v, bool at_lane)
@@ -133,7 +133,7 @@ void emit_loads(struct emitter *e, const bool *chosen)
         if (is_uniform(e, v))
             fprintf(e->out, "    e.x%d = %s;\n", i, guarded_access_text(e, v, false));
         else if (is_vector(e, v))
-            fprintf(e->out, "    e.x%d = load_vec<%s, %s>(args.%s + %s);\n", i,
+            fprintf(e->out, "    e.x%d = %s_vec<%s, %s>(args.%s + %s);\n", i, loader(e, v->node),
                     dtype_info[v->dtype].storage, e->lanes_text, argument_name(e, v->node, false),
                     offset_text(e, v->index, false));
         else

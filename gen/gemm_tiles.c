@@ -178,7 +178,8 @@ static bool make_tile(const struct target *t, const struct gemm_problem *p, cons
         .split = split,
         .threads = group_threads(s) * split,
     };
-    if (!s->registers[p->acc_bytes / 8] || tile->threads > MAX_THREADS)
+    if (!s->registers[p->acc_bytes / 8] || tile->threads > MAX_THREADS ||
+        (p->phase_threads && tile->threads != p->phase_threads))
         return false;
     choose_vectors(p, tile);
     if (split > 1 && ceil_div(p->k, s->block_k) < split)
@@ -192,8 +193,9 @@ static bool make_tile(const struct target *t, const struct gemm_problem *p, cons
     if (tile->blocks_per_sm < 1 || tile->shared_bytes > t->shared_per_block)
         return false;
     int64_t tiles = tile_count(tile, p);
-    tile->blocks_per_sm = resident_blocks(t, tile);
+    tile->blocks_per_sm = p->phase_threads ? 1 : resident_blocks(t, tile);
     tile->blocks = tiles < 1 ? 1 : tiles > MAX_BLOCKS ? MAX_BLOCKS : tiles;
+    tile->looped = p->phase_threads || tiles > tile->blocks;
     tile->raster = raster(tile, (int64_t)t->n_sms * tile->blocks_per_sm);
     tile->clocks = predicted_clocks(t, tile, p);
     return true;

@@ -15,6 +15,7 @@ struct gemm_problem {
     int vec_a, vec_b, vec_c;
     int extra_registers; // that the prologue holds in a thread beyond plain loads of one vector
                          // each
+    int phase_threads;   // of a block, of which an SM has one; 0: as many as are best
 };
 
 // The fields of specs.def that do not come from the problem, under the same names.
@@ -22,10 +23,11 @@ struct gemm_tile {
     int block_m, block_n, block_k, thread_m, thread_n, lanes_n, split, promote_k, raster;
     int threads, blocks_per_sm, shared_bytes, vec_a, vec_b, vec_c;
     int64_t blocks; // the grid: at least 1, also where there is nothing to compute
+    bool looped;    // there are more tiles than that
     double clocks;  // predicted for the busiest SM
 };
 
 // The tiles that the target can run, fastest first by the cost model, at most `max`.  There is
-// always one.
+// always one, but for a phase.
 int gemm_simt_tiles(const struct target *t, const struct gemm_problem *p, struct gemm_tile *tiles,
                     int max);

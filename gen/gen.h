@@ -337,7 +337,7 @@ struct buffer {
     int64_t bytes;
     int64_t offset; // workspace: from its start, 256-byte aligned, reused by lifetime.
                     // counter: from the start of the plan's counters, which are zero before the
-                    // first run and which every kernel leaves zero.
+                    // first run and which kernels alone write.
                     // prepared: from the start of what is kept, 256-byte aligned
     int argument;   // input, weight: position among the program's arguments; output: among its
                     // outputs
@@ -354,8 +354,8 @@ struct kernel {
     int n_args;
     int *args; // Args holds one pointer per entry, in this order: indices into program.buffers
     unsigned grid[3], block[3], shared_bytes, cluster[3];
-    bool cooperative;
-    int alignment; // bytes that its widest access needs of every pointer
+    bool cooperative; // all blocks run at once; fewer of them, along x, will do
+    int alignment;    // bytes that its widest access needs of every pointer
     double bytes, flops, floor_us;
 };
 
@@ -418,6 +418,7 @@ struct compile_options {
     int alignment; // bytes every argument pointer is promised to be aligned to; 0: 16
     enum math math;
     bool each_run;                   // nothing is kept: what is prepared lies in the workspace
+    bool separate;                   // no kernel is made of several
     const struct chosen_spec *specs; // in place of the model's choice; one that is no candidate is
     int n_specs;                     // noted and has no effect
     bool list_candidates;

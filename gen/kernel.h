@@ -175,10 +175,11 @@ struct spec {
     int threads_per_row, rows_per_block, items, phases, staging_at, staged_bytes; // rows
     int cluster, parked, acc_bytes;                                               // rows
     bool resident, late, staged;                                // rows; late is emit's alone
+    bool looped;                                                // rows, gemm
     int threads_x, threads_y, splits;                           // columns
-    bool along_kept;                                            // columns
+    bool along_kept, replicated;                                // columns
     int block_m, block_n, block_k, thread_m, thread_n, lanes_n; // gemm, as all below
-    int split, promote_k, raster, blocks_per_sm, shared_bytes, blocks;
+    int split, promote_k, raster, blocks_per_sm, shared_bytes;
     int vec_a, vec_b, vec_c;
     bool a_along_k, b_along_k, masked;
 };
@@ -198,7 +199,8 @@ enum way {
     WAY_kept,      // rows: in the registers of one block
     WAY_staged,    // rows: the next one comes through shared memory meanwhile
     WAY_clustered, // rows: in several blocks
-    WAY_streamed   // rows: read again by every phase
+    WAY_streamed,  // rows: read again by every phase
+    WAY_phase      // any: of a launch whose blocks have so many threads, one to an SM
 };
 enum wish {
     WISH_vec, // at most
@@ -247,10 +249,11 @@ void schedule(struct fusion *f, const struct nest *nest, int alignment, struct s
 // false: the wishes cannot all be had.  Without wishes: true, and as above.
 bool schedule_as(struct fusion *f, const struct nest *nest, const struct accesses *a, int alignment,
                  const struct wishes *wishes, struct scheduled *out);
-const char *spec_text(struct gen *g, const struct scheduled *s); // "vec=4 threads=256"
-void set_floor(struct fusion *f, struct scheduled *s);           // floor_us, from bytes and flops
-int accumulator_bytes(const struct nest *nest);                  // of the largest phase
-int most_threads(const struct target *t);                        // of a block
+// "vec=4 threads=256", with a prefix before each name
+const char *spec_text(struct gen *g, const struct scheduled *s, const char *prefix);
+void set_floor(struct fusion *f, struct scheduled *s); // floor_us, from bytes and flops
+int accumulator_bytes(const struct nest *nest);        // of the largest phase
+int most_threads(const struct target *t);              // of a block
 
 // schedule_rows.c, schedule_columns.c, schedule_gemm.c: the families
 
@@ -292,21 +295,57 @@ bool schedule_tiles(struct fusion *f, struct scheduled *s, const struct accesses
 
 double predicted_us(const struct target *t, const struct scheduled *s, const struct accesses *a);
 
-// candidates.c: nest to all specs that are worth a try, and the one of them that is chosen
+// stitch.c: nests to launches
 
-// A kernel's schedule: the candidate that the options name for it, else the model's choice.  Fills
-// in the kernel's spec, and its candidates where the options want them.
-void schedule_kernel(struct fusion *f, const struct nest *nest, const struct compile_options *o,
-                     struct kernel *k, struct scheduled *out);
+// Who wrote a tensor that a phase of a launch reads: an earlier launch, any block of this one, or
+// this very block.
+enum origin { ORIGIN_settled, ORIGIN_launch, ORIGIN_block };
+
+// Phases that one kernel works through, all with as many threads to a block.
+struct launch {
+    struct scheduled *phases;
+    bool *waits; // per phase: for all blocks to be done with those before it
+    int n_phases, threads;
+    int64_t blocks;
+    unsigned shared_bytes;
+    bool cooperative; // some phase waits
+    double predicted_us;
+    enum origin *origin; // per node; NULL: all are settled
+    int64_t *own_at; // per node: where in its shared memory a block keeps its own copy; 0: nowhere
+};
+
+// The launches that begin with that nest, of as many of those after it as gain from it, the best
+// first, at most MAX_LAUNCHES; 0: the nest is better alone.
+enum { MAX_LAUNCHES = 3 };
+int stitch(struct fusion *f, int first, int alignment, struct launch *launches);
+// Of a nest alone.
+void launch_alone(struct fusion *f, const struct scheduled *s, struct launch *out);
+// "vec=4 threads=256"; of several phases "threads=256 phases=2 columns0.vec=4 ... gemm1.vec_a=4
+// ..."
+const char *launch_text(struct gen *g, const struct launch *l);
+
+// candidates.c: a nest to all specs that are worth a try, and the one of them that is chosen
+
+// A kernel's launch, which begins with that nest: the candidate that the options name for it, else
+// the model's choice.  Fills in the kernel's name and spec, and its candidates where the options
+// want them.
+void choose_launch(struct fusion *f, int first, const struct compile_options *o, struct kernel *k,
+                   struct launch *out);
 // Notes the options' specs that no kernel has.
 void note_unused_specs(struct gen *g, const struct compile_options *o, const struct program *p);
 
-// emit.c: scheduled nest to source
+// emit.c: a launch to source
 
+struct emitted_arg {
+    enum { ARG_tensor, ARG_partial, ARG_tickets, ARG_barrier } kind;
+    const struct node *node; // of a tensor
+    int phase;               // whose partial results or tickets
+    const char *type, *name;
+    bool written;
+};
 struct emitted_args {
-    const struct node **nodes; // per Args entry; NULL: partial results, then tickets
-    bool *written;
+    struct emitted_arg *arg; // in the order of Args
     int n;
 };
-const char *emit(struct fusion *f, const struct scheduled *s, const char *name,
+const char *emit(struct fusion *f, const struct launch *launch, const char *name,
                  struct emitted_args *args);

@@ -90,15 +90,17 @@ static bool schedule_map(struct fusion *f, struct scheduled *s, const struct acc
     bool idle = chunk > 128 && vectors <= chunk / 2;
     bool spills = spec->unroll * max_of(a->n_loads, 1) > 16;
     s->blocks = min64(ceil_div(vectors, chunk), INT32_MAX);
-    return w->way == WAY_any || (!idle && !spills && spec->threads <= most_threads(f->target));
+    return w->way == WAY_any || w->way == WAY_phase ||
+           (!idle && !spills && spec->threads <= most_threads(f->target));
 }
 
-const char *spec_text(struct gen *g, const struct scheduled *s)
+const char *spec_text(struct gen *g, const struct scheduled *s, const char *prefix)
 {
     const char *text = "";
 #define SPEC(family_, type, field)                                                                 \
     if (s->form == FAMILY_##family_)                                                               \
-        text = arena_text(g, "%s%s" #field "=%d", text, *text ? " " : "", (int)s->spec.field);
+        text = arena_text(g, "%s%s%s" #field "=%d", text, *text ? " " : "", prefix,                \
+                          (int)s->spec.field);
 #include "gen/specs.def"
 #undef SPEC
     return text;
@@ -113,7 +115,8 @@ bool schedule_as(struct fusion *f, const struct nest *nest, const struct accesse
     out->wide_index = needs_wide_index(nest, a);
     switch (nest->family) {
     case FAMILY_map:
-        return (w->way != WAY_flat && schedule_tiles(f, out, a, alignment, w)) ||
+        return (w->way != WAY_flat && w->way != WAY_phase &&
+                schedule_tiles(f, out, a, alignment, w)) ||
                (w->way != WAY_tiled && schedule_map(f, out, a, alignment, w));
     case FAMILY_rows:
         return schedule_rows(f, out, a, alignment, w);

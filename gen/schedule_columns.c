@@ -6,12 +6,12 @@
 #include "gen/kernel.h"
 
 // Blocks that share one tile's range: as many as run at once, since all take the same time and a
-// second wave of a few would take as long as the first; none of them without work.
+// second wave of a few would take as long as the first; each with `least` steps of work.
 static int64_t column_splits(struct fusion *f, const struct spec *spec, int64_t tiles,
-                             int64_t steps)
+                             int64_t steps, int least)
 {
     int64_t wanted = (int64_t)spec->blocks_per_sm * f->target->n_sms / max64(tiles, 1);
-    int64_t splits = max64(1, min64(min64(wanted, steps / 4), 1024));
+    int64_t splits = max64(1, min64(min64(wanted, steps / least), 1024));
     return splits > 1 ? ceil_div(steps, ceil_div(steps, splits)) : 1;
 }
 
@@ -66,11 +66,13 @@ bool schedule_columns(struct fusion *f, struct scheduled *s, const struct access
     spec->threads_x = spec->along_kept ? across : 1;
     spec->threads_y = spec->threads / spec->threads_x;
     int bytes = accumulator_bytes(nest), kept = spec->along_kept ? spec->vec : 1;
-    int most_blocks = column_blocks_per_sm(f->target, a, spec->threads, kept * bytes);
+    bool phase = w->way == WAY_phase;
+    int most_blocks = phase ? 1 : column_blocks_per_sm(f->target, a, spec->threads, kept * bytes);
     spec->blocks_per_sm = wished(w, WISH_blocks_per_sm, most_blocks);
     int64_t tiles = ceil_div(rows, (int64_t)spec->threads_x * kept);
     int64_t steps = ceil_div(cols, (int64_t)spec->threads_y * (spec->along_kept ? 1 : spec->vec));
-    int64_t splits = wished(w, WISH_splits, (int)column_splits(f, spec, tiles, steps));
+    int64_t splits =
+        wished(w, WISH_splits, (int)column_splits(f, spec, tiles, steps, phase ? 1 : 4));
     spec->splits = (int)splits;
     s->blocks = min64(tiles * splits, INT32_MAX);
     s->shared_bytes = (unsigned)max_of(spec->threads / 2 * kept * bytes, 16);
@@ -78,5 +80,5 @@ bool schedule_columns(struct fusion *f, struct scheduled *s, const struct access
         s->partial_bytes = splits * rows * bytes;
         s->n_tickets = (int)tiles;
     }
-    return w->way == WAY_any || suits(f->target, s, w, steps, most_blocks);
+    return w->way == WAY_any || phase || suits(f->target, s, w, steps, most_blocks);
 }

@@ -32,7 +32,7 @@ static void take_tile(struct scheduled *s, const struct gemm_tile *t)
     spec->thread_m = t->thread_m, spec->thread_n = t->thread_n, spec->lanes_n = t->lanes_n;
     spec->split = t->split, spec->promote_k = t->promote_k, spec->raster = t->raster;
     spec->threads = t->threads, spec->blocks_per_sm = t->blocks_per_sm;
-    spec->shared_bytes = t->shared_bytes, spec->blocks = (int)t->blocks;
+    spec->shared_bytes = t->shared_bytes, spec->looped = t->looped;
     spec->vec_a = t->vec_a, spec->vec_b = t->vec_b, spec->vec = spec->vec_c = t->vec_c;
     s->shared_bytes = (unsigned)t->shared_bytes;
     s->blocks = t->blocks, s->clocks = t->clocks;
@@ -65,7 +65,8 @@ bool schedule_gemm(struct fusion *f, struct scheduled *s, int promised, const st
                                    .vec_a = a.vec,
                                    .vec_b = b.vec,
                                    .vec_c = epilogue_vector(f, s, promised),
-                                   .extra_registers = a.registers + b.registers};
+                                   .extra_registers = a.registers + b.registers,
+                                   .phase_threads = w->way == WAY_phase ? w->of[WISH_threads] : 0};
     int number = wished(w, WISH_tile, 1);
     struct gemm_tile *tiles = arena_new(f->g, struct gemm_tile, number);
     if (gemm_simt_tiles(f->target, &problem, tiles, number) < number)

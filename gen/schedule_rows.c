@@ -48,11 +48,10 @@ static bool stage_rows(struct fusion *f, struct scheduled *s, const struct acces
 
 // Threads that share a row: few enough to keep the exchange cheap, enough that each keeps few bytes
 // of it.
-static int row_threads(const struct target *t, int64_t vectors, int vector_bytes)
+static int row_threads(int64_t vectors, int vector_bytes, int most)
 {
     int threads =
         vectors <= 128 ? (int)min64(next_power(vectors), 32) : next_power(ceil_div(vectors, 4));
-    int most = most_threads(t);
     threads = min_of(threads, most);
     while (threads < most &&
            ceil_div(vectors, threads) * vector_bytes > (threads < 512 ? 160 : 128))
@@ -80,7 +79,9 @@ static void set_block(struct scheduled *s, int rows_per_block)
     s->shared_bytes = spec->threads_per_row > 32
                           ? (unsigned)(spec->threads / 32 * accumulator_bytes(s->nest))
                           : 0;
-    s->blocks = min64(ceil_div(s->nest->extent[VAR_r], rows_per_block), INT32_MAX);
+    int64_t groups = ceil_div(s->nest->extent[VAR_r], rows_per_block);
+    s->blocks = min64(groups, INT32_MAX);
+    spec->looped = !spec->resident || groups > s->blocks;
 }
 
 // As wished, one block a row or several rows a block; false: threads would idle, or not be there.
@@ -114,10 +115,16 @@ bool schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses 
     int vector_bytes = kept_bytes(a) * spec->vec;
     if (w->way == WAY_clustered)
         return cluster_as(f, s, a, vector_bytes, w);
-    if (w->way != WAY_any)
+    if (w->way != WAY_any && w->way != WAY_phase)
         return share_as(f, s, a, vectors, vector_bytes, w);
-    int threads = spec->threads_per_row = row_threads(f->target, vectors, vector_bytes);
+    int most = wished(w, WISH_threads, most_threads(f->target));
+    int threads = spec->threads_per_row = row_threads(vectors, vector_bytes, most);
     keep_row(s, vectors, vector_bytes, 128 + 32);
+    if (w->way == WAY_phase) {
+        set_block(s, most / threads);
+        spec->looped = true;
+        return spec->resident;
+    }
     set_block(s, threads >= 128 ? 1 : (int)max64(min64(128 / threads, next_power(rows)), 1));
     stage_rows(f, s, a, w);
     cluster_rows(f, s, a, vector_bytes);

@@ -130,6 +130,8 @@ char *build_command(const quern_plan *plan, bool host)
         fprintf(out, " --math %s", math_name[plan->math]);
     if (plan->each_run)
         fprintf(out, " --weights each-run");
+    if (plan->separate)
+        fprintf(out, " --separate");
     if (plan->alignment)
         fprintf(out, " --alignment %d", plan->alignment);
     fprintf(out, host  ? " --device host --random 1"

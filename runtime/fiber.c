@@ -1,7 +1,8 @@
 // fiber.c: stacks that take turns on one thread of the process.
 //
-// A fiber's stack is mapped with an inaccessible page below it, so that an overrun faults instead
-// of spoiling another fiber.  On x86-64 a switch saves the registers that a call preserves and
+// A guarded fiber's stack has an inaccessible page below it, so that an overrun faults instead of
+// spoiling another fiber.  Each guard is a mapping more, of which a process has some 65,000; stacks
+// without them lie in one.  On x86-64 a switch saves the registers that a call preserves and
 // costs a few nanoseconds; elsewhere it is ucontext's, which makes a system call.  Address
 // sanitizer, where the process has it, is told of every switch.
 
@@ -119,7 +120,7 @@ static void context_switch(context *save, context *load)
 
 #endif
 
-struct fiber *fiber_new(void (*body)(void *), void *argument)
+struct fiber *fiber_new(void (*body)(void *), void *argument, bool guarded)
 {
     struct fiber *f = calloc(1, sizeof *f);
     if (!f)
@@ -134,8 +135,8 @@ struct fiber *fiber_new(void (*body)(void *), void *argument)
         free(f);
         return NULL;
     }
-    mprotect(f->mapping, f->guard_bytes,
-             PROT_NONE); // where it fails, an overrun is found later or never
+    if (guarded) // where it fails, an overrun is found later or never
+        mprotect(f->mapping, f->guard_bytes, PROT_NONE);
     context_make(f);
     return f;
 }

@@ -49,8 +49,8 @@ enum host_status host_launch(const struct host_launch *launch, char **message);
 // fiber.c: a stack and where on it the work stands.  A fiber is resumed by the thread that made it.
 
 struct fiber;
-// body never returns.  NULL: no memory.
-struct fiber *fiber_new(void (*body)(void *), void *argument);
+// body never returns.  guarded: an overrun of its stack faults.  NULL: no memory.
+struct fiber *fiber_new(void (*body)(void *), void *argument, bool guarded);
 void fiber_resume(struct fiber *f); // until it calls fiber_suspend
 void fiber_suspend(struct fiber *f);
 void fiber_free(struct fiber *f); // suspended, wherever it stands

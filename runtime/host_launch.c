@@ -27,7 +27,7 @@ static struct fiber *take_fiber(struct run *r)
 {
     if (r->n_idle)
         return r->idle[--r->n_idle];
-    return fiber_new(run_threads, r);
+    return fiber_new(run_threads, r, r->n_all <= MAX_GUARDED);
 }
 
 static bool give_turn(struct run *r, int i)

@@ -12,7 +12,13 @@ enum thread_state {
     THREAD_ended
 };
 
-enum { WARP = 32, MAX_THREADS = 1024, MAX_CLUSTER = 16, MAX_AT_ONCE = 1 << 20 };
+enum {
+    WARP = 32,
+    MAX_THREADS = 1024,
+    MAX_CLUSTER = 16,
+    MAX_AT_ONCE = 1 << 20,
+    MAX_GUARDED = 1 << 14
+};
 
 struct thread {
     enum thread_state state;

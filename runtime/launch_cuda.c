@@ -39,18 +39,17 @@ static void prepare_config(struct loaded *l, const struct kernel *k)
     }
 }
 
-// A cooperative grid has to be on the GPU all at once.
-static quern_status check_residency(struct cuda *d, const struct loaded *l, const struct kernel *k)
+// A cooperative grid has to be on the GPU all at once: as much of it as there is room for.
+static quern_status fit_grid(struct cuda *d, struct loaded *l, const struct kernel *k)
 {
     int per_sm = 0;
     TRY(d, cuOccupancyMaxActiveBlocksPerMultiprocessor, &per_sm, l->function,
         (int)(k->block[0] * k->block[1] * k->block[2]), k->shared_bytes);
-    int64_t blocks = (int64_t)k->grid[0] * k->grid[1] * k->grid[2];
     int64_t room = (int64_t)per_sm * d->base.target.n_sms;
-    if (blocks > room)
-        return report(d->base.q, QUERN_DEVICE,
-                      "%s needs %lld blocks at once, and %s has room for %lld", k->name,
-                      (long long)blocks, d->name, (long long)room);
+    if (!room)
+        return report(d->base.q, QUERN_DEVICE, "%s: %s has no room for a block", k->name, d->name);
+    if (l->config.gridDimX > room)
+        l->config.gridDimX = (unsigned)room;
     return QUERN_OK;
 }
 
@@ -69,7 +68,7 @@ static quern_status prepare_function(struct cuda *d, struct loaded *l, const str
         int registers; // asking loads it, with drivers that put it off
         TRY(d, cuFuncGetAttribute, &registers, CU_FUNC_ATTRIBUTE_NUM_REGS, l->function);
     }
-    return k->cooperative ? check_residency(d, l, k) : QUERN_OK;
+    return k->cooperative ? fit_grid(d, l, k) : QUERN_OK;
 }
 
 static bool is_foreign(CUresult r)

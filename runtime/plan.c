@@ -172,6 +172,7 @@ quern_status plan_program(quern *q, const quern_program *program, const struct p
     made->source = program;
     made->math = math_of[options->math];
     made->each_run = options->each_run != 0;
+    made->separate = options->separate != 0;
     made->alignment = options->alignment;
     program_retain(program);
     status = make_plan(made, r);

@@ -147,6 +147,7 @@ typedef struct {
     int alignment;    /* bytes that pointers will be aligned to, a power of two to 256; 0: 16 */
     quern_math math;  /* 0: QUERN_MATH_REAL */
     int each_run;     /* nonzero: --weights each-run: nothing is kept, every execute prepares */
+    int separate;     /* nonzero: --separate: no launch is made of several kernels */
     int no_load;      /* nonzero: source only, nothing is loaded and nothing can be executed */
     const char *dump; /* stages to show through the log, "graph,fuse"; may be NULL */
     /* Specs of kernels, in place of what the model chooses; copied.  One that is no candidate of

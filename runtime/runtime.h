@@ -93,7 +93,7 @@ struct quern_plan {
     struct target target; // own copy, the device's figures in it
     struct nvrtc_options options;
     enum math math;
-    bool each_run, loadable;
+    bool each_run, separate, loadable;
     bool by_wisdom; // its specs are those that were measured to be the fastest
     int alignment;
     struct argument *arguments; // inputs and weights in declared order, then outputs

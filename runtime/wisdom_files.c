@@ -24,6 +24,7 @@ static const struct {
     {"graph",     true,  false, true },
     {"math",      true,  false, true },
     {"weights",   true,  false, true },
+    {"separate",  true,  false, false},
     {"alignment", true,  false, false},
     {"arch",      true,  false, true },
     {"gpu",       true,  true,  true },

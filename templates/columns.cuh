@@ -11,8 +11,8 @@
 using Acc = Phase<0>::Acc;
 
 struct Tile {
-    static constexpr int kept = Spec::along_kept ? Spec::vec : 1;    // kept elements of a thread
-    static constexpr int reduced = Spec::along_kept ? 1 : Spec::vec; // reduced elements of a step
+    static constexpr int kept = Spec::along_kept ? Spec::vec : 1;     // kept elements of a thread
+    static constexpr int reduced = Spec::along_kept ? 1 : Spec::vec;  // reduced elements of a step
     static constexpr index_t width = (index_t)Spec::threads_x * kept; // kept elements of a block
     static constexpr index_t tiles = (Spec::rows + width - 1) / width;
     static constexpr index_t step = (index_t)Spec::threads_y * reduced;
@@ -47,22 +47,29 @@ __device__ inline void reduce_part(const Args &args, index_t r, int y, index_t s
     }
 }
 
-// The rows of threads of a block to its first one, through shared memory, always the lower one on
-// the left.
+// The rows of threads of a block to its first one, always the lower one on the left: by the steps
+// of a warp where a row is one thread, else through shared memory.
 __device__ inline void reduce_block(int x, int y, Acc (&acc)[Tile::kept])
 {
     Acc *shared = (Acc *)dynamic_shared();
-    for (int half = Spec::threads_y / 2; half > 0; half /= 2) {
-        __syncthreads(); // the upper half's places are free again
+    if constexpr (Spec::threads_x == 1) {
+        auto fold = [](Acc &into, const Acc &from) { combine(into, from); };
 #pragma unroll
         for (int j = 0; j < Tile::kept; j++)
-            if (y >= half && y < 2 * half)
-                shared[((y - half) * Spec::threads_x + x) * Tile::kept + j] = acc[j];
-        __syncthreads(); // the upper half has written
+            block_reduce<Spec::threads>(acc[j], fold, shared);
+    } else {
+        for (int half = Spec::threads_y / 2; half > 0; half /= 2) {
+            __syncthreads(); // the upper half's places are free again
 #pragma unroll
-        for (int j = 0; j < Tile::kept; j++)
-            if (y < half)
-                combine(acc[j], shared[(y * Spec::threads_x + x) * Tile::kept + j]);
+            for (int j = 0; j < Tile::kept; j++)
+                if (y >= half && y < 2 * half)
+                    shared[((y - half) * Spec::threads_x + x) * Tile::kept + j] = acc[j];
+            __syncthreads(); // the upper half has written
+#pragma unroll
+            for (int j = 0; j < Tile::kept; j++)
+                if (y < half)
+                    combine(acc[j], shared[(y * Spec::threads_x + x) * Tile::kept + j]);
+        }
     }
 }
 
@@ -82,24 +89,28 @@ __device__ inline bool arrives_last(const SplitArgs &args, index_t tile)
     }
     __syncthreads(); // *last is written
     const bool is_last = *last;
-    memory_fence(); // the others' results are read after their tickets
+    memory_fence();  // the others' results are read after their tickets
     __syncthreads(); // *last is read before the memory is used again
     return is_last;
 }
 
-// Leaves this block's partial results; in the block that arrives last, acc is then the result of
-// all splits.
 template <typename SplitArgs>
-__device__ inline bool combine_splits(const SplitArgs &args, index_t tile, index_t split, index_t r,
-                                      int x, int y, Acc (&acc)[Tile::kept])
+__device__ inline void leave_partial(const SplitArgs &args, index_t split, index_t r, int y,
+                                     const Acc (&acc)[Tile::kept])
 {
     Acc *partial = (Acc *)args.partial;
 #pragma unroll
     for (int j = 0; j < Tile::kept; j++)
         if (r < Spec::rows && y == 0)
             store(partial + split * Spec::rows + r + j, acc[j]);
-    if (!arrives_last(args, tile))
-        return false;
+}
+
+// acc: the result of all splits, in the threads of y 0.
+template <typename SplitArgs>
+__device__ inline void combine_splits(const SplitArgs &args, index_t r, int x, int y,
+                                      Acc (&acc)[Tile::kept])
+{
+    const Acc *partial = (const Acc *)args.partial;
 #pragma unroll
     for (int j = 0; j < Tile::kept; j++) {
         identity(acc[j]);
@@ -107,11 +118,20 @@ __device__ inline bool combine_splits(const SplitArgs &args, index_t tile, index
             combine(acc[j], load_coherent(partial + (index_t)s * Spec::rows + r + j));
     }
     reduce_block(x, y, acc);
-    return true;
 }
 
-extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
-    KERNEL(const __grid_constant__ Args args)
+__device__ inline void finish_rows(const Args &args, index_t r, int y, Row (&row)[Tile::kept],
+                                   const Acc (&acc)[Tile::kept])
+{
+#pragma unroll
+    for (int j = 0; j < Tile::kept; j++)
+        if (r < Spec::rows && y == 0) {
+            finish(args, r + j, row[j], acc[j]);
+            store_row(args, r + j, row[j]);
+        }
+}
+
+__device__ inline void run(const Args &args)
 {
     const int x = threadIdx.x % Spec::threads_x, y = threadIdx.x / Spec::threads_x;
     for (index_t block = blockIdx.x; block < Tile::tiles * Spec::splits; block += gridDim.x) {
@@ -129,15 +149,45 @@ extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
         if (live)
             reduce_part(args, r, y, split, row, acc);
         reduce_block(x, y, acc);
-        if constexpr (Spec::splits > 1)
-            if (!combine_splits(args, tile, split, r, x, y, acc))
+        if constexpr (Spec::splits > 1) {
+            leave_partial(args, split, r, y, acc);
+            if constexpr (Spec::replicated) {
+                __syncthreads(); // shared memory is free for the next tile
                 continue;
-#pragma unroll
-        for (int j = 0; j < Tile::kept; j++)
-            if (live && y == 0) {
-                finish(args, r + j, row[j], acc[j]);
-                store_row(args, r + j, row[j]);
+            } else {
+                if (!arrives_last(args, tile))
+                    continue;
+                combine_splits(args, r, x, y, acc);
             }
+        }
+        finish_rows(args, r, y, row, acc);
         __syncthreads(); // shared memory is free for the next tile
     }
 }
+
+// The other half of a replicated phase, past a barrier of all blocks: each has all partial results
+// and makes the results of all rows for itself.
+template <typename SplitArgs> __device__ inline void finish_in_block(const SplitArgs &args)
+{
+    const int x = threadIdx.x % Spec::threads_x, y = threadIdx.x / Spec::threads_x;
+    for (index_t tile = 0; tile < Tile::tiles; tile++) {
+        const index_t r = tile * Tile::width + (index_t)x * Tile::kept;
+        Row row[Tile::kept];
+        Acc acc[Tile::kept];
+#pragma unroll
+        for (int j = 0; j < Tile::kept; j++)
+            if (r < Spec::rows)
+                load_row(args, r + j, row[j]);
+        combine_splits(args, r, x, y, acc);
+        finish_rows(args, r, y, row, acc);
+        __syncthreads(); // the results are there, and shared memory is free for the next tile
+    }
+}
+
+#ifdef KERNEL
+extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
+    KERNEL(const __grid_constant__ Args args)
+{
+    run(args);
+}
+#endif

@@ -244,27 +244,66 @@ __device__ __forceinline__ Acc *at(Acc *shared, int bytes)
     return reinterpret_cast<Acc *>(reinterpret_cast<char *>(shared) + bytes);
 }
 
+// A k step on its way from memory to shared memory
+struct Ahead {
+    Stage<OperandA> a;
+    Stage<OperandB> b;
+};
+
+// Where a thread's first vectors of the operands lie in them
+struct Start {
+    Spot in_a, in_b;
+    index_t m, n, k_a, k_b;
+};
+
+__device__ inline Start start_of(Corner c, Place p)
+{
+    const Spot a = Stage<OperandA>::spot(p.thread), b = Stage<OperandB>::spot(p.thread);
+    return {a,
+            b,
+            c.m + a.x,
+            c.n + b.x,
+            (index_t)(p.group * Spec::block_k + a.k),
+            (index_t)(p.group * Spec::block_k + b.k)};
+}
+
+// Sends the first step of the block's first tile on its way, but for what an earlier phase of the
+// same launch writes.
+__device__ inline void load_ahead(const Args &args, Ahead &step)
+{
+    if (Tile::steps == 0 || blockIdx.x >= (index_t)Tile::tiles)
+        return;
+    const Corner c = tile_place(blockIdx.x);
+    const Place p = thread_place(threadIdx.x);
+    const Start at = start_of(c, p);
+    step.a.template load<LOADS_settled>(args, c.b, at.m, at.k_a, p.thread);
+    step.b.template load<LOADS_settled>(args, c.b, at.n, at.k_b, p.thread);
+}
+
 // The k loop of one tile; p.group's share of it
 __device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shared,
-                                  Accumulators &acc)
+                                  Accumulators &acc, Ahead &step, bool is_ahead)
 {
     if constexpr (Tile::promotes)
         clear_sums(own_sums(shared, threadIdx.x));
 
-    Stage<OperandA> a;
-    Stage<OperandB> b;
-    Spot spot_a = a.spot(p.thread), spot_b = b.spot(p.thread);
-    index_t m = c.m + spot_a.x, n = c.n + spot_b.x;
-    index_t k_a = p.group * Spec::block_k + spot_a.k, k_b = p.group * Spec::block_k + spot_b.k;
+    Stage<OperandA> &a = step.a;
+    Stage<OperandB> &b = step.b;
+    const Start from = start_of(c, p);
+    const index_t m = from.m, n = from.n, k_a = from.k_a, k_b = from.k_b;
     // Places in shared memory, in bytes: base, place and constant then go into the access itself.
     constexpr int size = sizeof(Acc);
     int group_a = p.group * (2 * Tile::buffer), group_b = group_a + Spec::block_k * Tile::stride_a;
     int read_a = (group_a + p.m) * size, read_b = (group_b + p.n) * size;
-    int write_a = (group_a + spot_a.k * Tile::stride_a + spot_a.x) * size;
-    int write_b = (group_b + spot_b.k * Tile::stride_b + spot_b.x) * size;
+    int write_a = (group_a + from.in_a.k * Tile::stride_a + from.in_a.x) * size;
+    int write_b = (group_b + from.in_b.k * Tile::stride_b + from.in_b.x) * size;
     int other = Tile::buffer * size; // from the buffer that is read to the other
-    a.load(args, c.b, m, k_a, p.thread);
-    b.load(args, c.b, n, k_b, p.thread);
+    if (!is_ahead) {
+        a.template load<LOADS_settled>(args, c.b, m, k_a, p.thread);
+        b.template load<LOADS_settled>(args, c.b, n, k_b, p.thread);
+    }
+    a.template load<LOADS_fresh>(args, c.b, m, k_a, p.thread);
+    b.template load<LOADS_fresh>(args, c.b, n, k_b, p.thread);
     a.store(args, c.b, m, k_a, p.thread, at(shared, write_a));
     b.store(args, c.b, n, k_b, p.thread, at(shared, write_b));
     group_barrier();
@@ -275,8 +314,8 @@ __device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shar
     for (index_t k = Tile::k_step; k <= end; k += Tile::k_step) {
         bool more = k < end;
         if (more) {
-            a.load(args, c.b, m, k_a + k, p.thread);
-            b.load(args, c.b, n, k_b + k, p.thread);
+            a.template load<LOADS_all>(args, c.b, m, k_a + k, p.thread);
+            b.template load<LOADS_all>(args, c.b, n, k_b + k, p.thread);
         }
         multiply(at(shared, read_a), at(shared, read_b), acc);
         if constexpr (Tile::promotes)
@@ -295,7 +334,8 @@ __device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shar
     }
 }
 
-__device__ inline void contract(const Args &args, index_t tile)
+// is_ahead: load_ahead has filled `step`
+__device__ inline void contract(const Args &args, index_t tile, Ahead &step, bool is_ahead)
 {
     Acc *shared = reinterpret_cast<Acc *>(dynamic_shared());
     Accumulators acc;
@@ -304,12 +344,12 @@ __device__ inline void contract(const Args &args, index_t tile)
     // The same for all threads of the block.
     const bool needed = !Spec::masked || tile_is_needed(corner.m, corner.n);
     if (Tile::steps > 0 && needed)
-        accumulate(args, corner, thread_place(threadIdx.x), shared, acc);
+        accumulate(args, corner, thread_place(threadIdx.x), shared, acc, step, is_ahead);
 
     // Worked out anew, so that the loop's registers are for the loop.
     int thread = fresh_thread_index();
     Place p = thread_place(thread);
-    Corner c = tile_place(Tile::tiles > Spec::blocks ? tile : (index_t)fresh_block_index());
+    Corner c = tile_place(Spec::looped ? tile : (index_t)fresh_block_index());
     c.m += p.m, c.n += p.n;
     if constexpr (Tile::has_sums) {
         if constexpr (!Tile::promotes)
@@ -326,15 +366,23 @@ __device__ inline void contract(const Args &args, index_t tile)
     }
 }
 
-extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
-    KERNEL(const __grid_constant__ Args args)
+__device__ inline void run(const Args &args, Ahead &step, bool is_ahead)
 {
-    if constexpr (Tile::tiles > Spec::blocks) {
-        for (index_t tile = blockIdx.x; tile < (index_t)Tile::tiles; tile += Spec::blocks) {
-            contract(args, tile);
+    if constexpr (Spec::looped) {
+        for (index_t tile = blockIdx.x; tile < (index_t)Tile::tiles; tile += gridDim.x) {
+            contract(args, tile, step, is_ahead && tile == blockIdx.x);
             __syncthreads(); // the next tile uses the same shared memory
         }
     } else if constexpr (Tile::tiles > 0) {
-        contract(args, blockIdx.x);
+        contract(args, blockIdx.x, step, is_ahead);
     }
 }
+
+#ifdef KERNEL
+extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
+    KERNEL(const __grid_constant__ Args args)
+{
+    Ahead step;
+    run(args, step, false);
+}
+#endif

@@ -40,7 +40,7 @@ __device__ constexpr bool fits_index(long long x)
     return sizeof(index_t) == 8 || x < 0x7fff0000;
 }
 static_assert(fits_index(Spec::batch) && fits_index(Spec::m) && fits_index(Spec::n) &&
-                  fits_index(Spec::k) && fits_index(Tile::tiles + Spec::blocks),
+                  fits_index(Spec::k) && fits_index(Tile::tiles),
               "coordinates and tiles are counted in index_t");
 
 __device__ constexpr bool power_of_two(int x)
@@ -69,6 +69,9 @@ static_assert(Spec::promote_k == 0 || Spec::k > 0, "sums are cleared by the k lo
 static_assert(Spec::shared_bytes == Tile::elements * sizeof(Acc),
               "gen/gemm_tiles.c and Tile agree");
 
+// What is loaded: all, what no phase of this launch writes, or what an earlier one wrote.
+enum Loads { LOADS_all, LOADS_settled, LOADS_fresh };
+
 // The operands under common names: x is m for A and n for B.
 struct OperandA {
     using Raw = RawA;
@@ -76,9 +79,13 @@ struct OperandA {
                          run = Tile::run_m;
     static constexpr long long extent = Spec::m;
     static constexpr bool along_k = Spec::a_along_k;
+    template <Loads which>
     static __device__ inline void load(const Args &args, index_t b, index_t x, index_t k, Raw &raw)
     {
-        load_a(args, b, x, k, raw);
+        if constexpr (which != LOADS_fresh)
+            load_a(args, b, x, k, raw);
+        if constexpr (which != LOADS_settled)
+            load_fresh_a(args, b, x, k, raw);
     }
     static __device__ inline void stage(const Args &args, index_t b, index_t x, index_t k,
                                         const Raw &raw, Acc (&out)[vec])
@@ -93,9 +100,13 @@ struct OperandB {
                          run = Tile::run_n;
     static constexpr long long extent = Spec::n;
     static constexpr bool along_k = Spec::b_along_k;
+    template <Loads which>
     static __device__ inline void load(const Args &args, index_t b, index_t x, index_t k, Raw &raw)
     {
-        load_b(args, b, k, x, raw);
+        if constexpr (which != LOADS_fresh)
+            load_b(args, b, k, x, raw);
+        if constexpr (which != LOADS_settled)
+            load_fresh_b(args, b, k, x, raw);
     }
     static __device__ inline void stage(const Args &args, index_t b, index_t x, index_t k,
                                         const Raw &raw, Acc (&out)[vec])
@@ -148,13 +159,14 @@ template <typename Operand> struct Stage {
     }
 
     // x and k: of the thread's first vector, in the operand
+    template <Loads which>
     __device__ inline void load(const Args &args, index_t b, index_t x, index_t k, int thread)
     {
 #pragma unroll
         for (int i = 0; i < rounds; i++) {
             Spot s = step(i);
             if (has(thread, i) && inside(x + s.x, k + s.k))
-                Operand::load(args, b, x + s.x, k + s.k, raw[i]);
+                Operand::template load<which>(args, b, x + s.x, k + s.k, raw[i]);
         }
     }
 

@@ -5,8 +5,7 @@
 // first: bandwidth needs the bytes. What is left after the last whole vector is done element by
 // element.
 
-extern "C" __global__ void __launch_bounds__(Spec::threads)
-    KERNEL(const __grid_constant__ Args args)
+__device__ inline void run(const Args &args)
 {
     constexpr index_t n_vectors = Spec::n / Spec::vec;
     constexpr index_t chunk = Spec::threads * Spec::unroll;
@@ -31,3 +30,11 @@ extern "C" __global__ void __launch_bounds__(Spec::threads)
         }
     }
 }
+
+#ifdef KERNEL
+extern "C" __global__ void __launch_bounds__(Spec::threads)
+    KERNEL(const __grid_constant__ Args args)
+{
+    run(args);
+}
+#endif

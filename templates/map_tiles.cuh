@@ -92,8 +92,7 @@ template <typename Use> __device__ inline void each_vector(const Place &at, int 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(Spec::threads)
-    KERNEL(const __grid_constant__ Args args)
+__device__ inline void run(const Args &args)
 {
     constexpr int items = Spec::tile_p * Spec::tile_q / (Spec::vec * Spec::threads);
     for (index_t tile = blockIdx.x; tile < n_tiles; tile += gridDim.x) {
@@ -118,3 +117,11 @@ extern "C" __global__ void __launch_bounds__(Spec::threads)
         __syncthreads(); // all have read them: they may be filled again
     }
 }
+
+#ifdef KERNEL
+extern "C" __global__ void __launch_bounds__(Spec::threads)
+    KERNEL(const __grid_constant__ Args args)
+{
+    run(args);
+}
+#endif

@@ -4,6 +4,7 @@
 // load, load_vec      read-only data: nothing in this launch may write it     ld.global.nc
 // load_stream         the same, read once: L1 keeps nothing of it ld.global.nc.L1::no_allocate
 // load_coherent       what other blocks of this launch wrote before a fence   ld.global.cg
+// load_own            what this block wrote before a barrier, wherever it lies ld
 // store, store_vec                                                            st.global.cg
 // store_stream        written and not read again soon                              st.global.cs
 #pragma once
@@ -64,6 +65,17 @@ struct Coherent {
     template <typename W> __device__ static void store(W *p, W w)
     {
         __stcg(p, w);
+    }
+};
+
+struct Own {
+    template <typename W> __device__ static W load(const W *p)
+    {
+#ifdef QUERN_HOST
+        return host_load(p);
+#else
+        return *p;
+#endif
     }
 };
 
@@ -132,6 +144,11 @@ template <typename T> __device__ __forceinline__ T load_coherent(const T *p)
     return load_pieces<Coherent>(p);
 }
 
+template <typename T> __device__ __forceinline__ T load_own(const T *p)
+{
+    return load_pieces<Own>(p);
+}
+
 template <typename T> __device__ __forceinline__ void store(T *p, const T &value)
 {
     store_pieces<Coherent>(p, value);
@@ -142,6 +159,16 @@ template <typename T> __device__ __forceinline__ void store(T *p, const T &value
 template <typename T, int N> __device__ __forceinline__ Vec<T, N> load_vec(const T *p)
 {
     return load_pieces<ReadOnly>((const Vec<T, N> *)p);
+}
+
+template <typename T, int N> __device__ __forceinline__ Vec<T, N> load_coherent_vec(const T *p)
+{
+    return load_pieces<Coherent>((const Vec<T, N> *)p);
+}
+
+template <typename T, int N> __device__ __forceinline__ Vec<T, N> load_own_vec(const T *p)
+{
+    return load_pieces<Own>((const Vec<T, N> *)p);
 }
 
 template <typename T, int N> __device__ __forceinline__ Vec<T, N> load_stream(const T *p)

@@ -237,11 +237,10 @@ __device__ inline void plain_group(const Args &args, index_t group)
         store_row(args, r, row[0]);
 }
 
-// A row in registers has a block of its own where a grid can have so many: a loop would take
-// registers from it.
+// A row in registers has a block of its own where it can: a loop would take registers from it.
 __device__ inline void plain_rows(const Args &args)
 {
-    if constexpr (Spec::resident && n_groups <= 0x7fffffff) {
+    if constexpr (!Spec::looped) {
         plain_group(args, blockIdx.x);
     } else {
         for (index_t group = blockIdx.x; group < n_groups; group += gridDim.x)
@@ -269,8 +268,7 @@ __device__ inline void cluster_row(const Args &args)
         store_row(args, r, row[0]);
 }
 
-extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
-    KERNEL(const __grid_constant__ Args args)
+__device__ inline void run(const Args &args)
 {
     if constexpr (Spec::staged)
         staged_rows(args);
@@ -279,3 +277,11 @@ extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
     else
         plain_rows(args);
 }
+
+#ifdef KERNEL
+extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
+    KERNEL(const __grid_constant__ Args args)
+{
+    run(args);
+}
+#endif

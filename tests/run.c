@@ -22,6 +22,8 @@ static const struct {
     {"index",       index_suite      },
     {"kernels",     kernels_suite    },
     {"long_rows",   long_rows_suite  },
+    {"stitch",      stitch_suite     },
+    {"determinism", determinism_suite},
     {"random",      random_suite     },
     {"gemm_tiles",  gemm_tiles_suite },
     {"candidates",  candidates_suite },

@@ -157,8 +157,10 @@ START_TEST(long_rows_go_where_they_are_read_least)
     snprintf(text, sizeof text, "program p(M, N)\ninput x : f32[M, N]\noutput y = %s\n",
              choices[_i].output);
     compile_right_text(&c, text,
-                       &(struct compile_options){
-                           .target = target_find(choices[_i].arch), .sizes = sizes, .n_sizes = 2});
+                       &(struct compile_options){.target = target_find(choices[_i].arch),
+                                                 .sizes = sizes,
+                                                 .n_sizes = 2,
+                                                 .separate = true});
     const struct kernel *k = &c.program.kernels[0];
     ck_assert_msg(!strcmp(k->family, choices[_i].family) && k->cluster[0] == choices[_i].cluster,
                   "%s, %d rows of %d: %s, clusters of %u", choices[_i].output, (int)choices[_i].m,

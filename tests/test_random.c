@@ -35,7 +35,7 @@ static bool make_program(struct random_program *r, uint64_t seed, int n_nodes)
         return false;
     r->graph = random_graph(&r->g, seed, n_nodes);
     r->graph->name = arena_text(&r->g, "random_%llu", (unsigned long long)seed);
-    struct compile_options options = {.target = target_find("sm_90a")};
+    struct compile_options options = {.target = target_find("sm_90a"), .separate = seed % 2};
     return compile_graph(&r->g, r->graph, &options, &r->program);
 }
 

@@ -12,13 +12,15 @@ enum { MAX_SIZES = 16 };
 
 // ---- recorded texts ----
 
-static void produce(const char *stage, const char *input, FILE *out)
+static void produce(const char *stage, bool separate, const char *input, FILE *out)
 {
     struct gen g = {0};
     struct size sizes[MAX_SIZES];
     struct compiled c;
     int n = golden_sizes(&g, &input, sizes, MAX_SIZES);
-    compile_text(&c, input, &(struct compile_options){.sizes = sizes, .n_sizes = n, .dump = stage});
+    compile_text(&c, input,
+                 &(struct compile_options){
+                     .sizes = sizes, .n_sizes = n, .dump = stage, .separate = separate});
     fputs(c.shown, out);
     compiled_free(&c);
     arena_free(&g.arena);
@@ -26,17 +28,22 @@ static void produce(const char *stage, const char *input, FILE *out)
 
 static void produce_fuse(const char *input, FILE *out)
 {
-    produce("fuse", input, out);
+    produce("fuse", true, input, out);
 }
 
 static void produce_schedule(const char *input, FILE *out)
 {
-    produce("schedule", input, out);
+    produce("schedule", true, input, out);
 }
 
 static void produce_source(const char *input, FILE *out)
 {
-    produce("source", input, out);
+    produce("source", false, input, out);
+}
+
+static void produce_stitch(const char *input, FILE *out)
+{
+    produce("schedule", false, input, out);
 }
 
 START_TEST(programs_fuse_as_recorded)
@@ -48,6 +55,12 @@ END_TEST
 START_TEST(nests_are_scheduled_as_recorded)
 {
     golden_check("schedule", _i, produce_schedule);
+}
+END_TEST
+
+START_TEST(launches_are_stitched_as_recorded)
+{
+    golden_check("stitch", _i, produce_stitch);
 }
 END_TEST
 
@@ -84,17 +97,17 @@ static void compile_quant_linear(struct compiled *c, int64_t d)
     free(text);
 }
 
-// The source without what stands between the braces of Spec, and with k for its kernel's name.
+// The source without what stands between the braces of every Spec, and with k for its kernel's
+// name.
 static char *without_spec(const struct kernel *k)
 {
     char *text;
     size_t n;
     FILE *out = open_memstream(&text, &n);
-    const char *spec = strstr(k->source, "struct Spec {"), *end = spec ? strstr(spec, "};") : NULL;
-    ck_assert_msg(end != NULL, "%s has no Spec", k->name);
+    ck_assert_msg(strstr(k->source, "struct Spec {") != NULL, "%s has no Spec", k->name);
     for (const char *p = k->source; *p; p++)
-        if (p == spec)
-            p = end;
+        if (!strncmp(p, "struct Spec {", 13))
+            p = strstr(p, "};");
         else if (!strncmp(p, k->name, strlen(k->name)))
             p += strlen(k->name) - 1, fputc('k', out);
         else
@@ -129,7 +142,7 @@ START_TEST(every_size_and_tile_size_is_in_spec)
     struct compiled c;
     compile_quant_linear(&c, 128);
     const struct kernel *gemm = &c.program.kernels[c.program.n_kernels - 1];
-    ck_assert_str_eq(gemm->family, "gemm");
+    ck_assert_str_eq(gemm->family, "stitch");
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
         ck_assert_msg(strstr(gemm->source, constants[i]), "`%s` is not in\n%s", constants[i],
                       gemm->source);
@@ -252,6 +265,7 @@ Suite *stages_suite(void)
     TCase *t = tcase_create("recorded"), *costs = tcase_create("costs");
     tcase_add_loop_test(t, programs_fuse_as_recorded, 0, golden_count("fuse"));
     tcase_add_loop_test(t, nests_are_scheduled_as_recorded, 0, golden_count("schedule"));
+    tcase_add_loop_test(t, launches_are_stitched_as_recorded, 0, golden_count("stitch"));
     tcase_add_loop_test(t, source_is_as_recorded, 0, golden_count("source"));
     tcase_add_test(t, sources_for_two_sizes_differ_in_spec_alone);
     tcase_add_test(t, every_size_and_tile_size_is_in_spec);

@@ -29,7 +29,8 @@ static quern_plan_options plan_options(const struct bench *b)
     return (quern_plan_options){.arch = native ? NULL : o->archs[0],
                                 .alignment = o->alignment,
                                 .math = o->math,
-                                .each_run = o->each_run};
+                                .each_run = o->each_run,
+                                .separate = o->separate};
 }
 
 // What the program costs a process that has compiled nothing yet, with no cache.  A failure is the

@@ -89,6 +89,7 @@ static enum exit_status add_arch(struct emission *e, const char *arch)
                                   .alignment = o->alignment,
                                   .math = o->math,
                                   .each_run = o->each_run,
+                                  .separate = o->separate,
                                   .no_load = o->source_format};
     quern_plan *plan;
     enum exit_status status = session_plan(&e->session, o->sizes, o->n_sizes, &options, &plan);

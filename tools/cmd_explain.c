@@ -33,6 +33,7 @@ static enum exit_status explain(struct session *s)
                                   .alignment = o->alignment,
                                   .math = o->math,
                                   .each_run = o->each_run,
+                                  .separate = o->separate,
                                   .no_load = 1,
                                   .dump = o->dump,
                                   .candidates = o->specs};

@@ -39,7 +39,8 @@ static const char program_options[] =
     "                     each-run: nothing is kept, it is computed in every run\n"
     "  --alignment N      promise that every argument's address is a multiple of N bytes, 1 to "
     "256\n"
-    "                     (default 16)\n";
+    "                     (default 16)\n"
+    "  --separate         a launch for every kernel: short ones are not joined into one\n";
 
 static const char emit_text[] =
     "quern emit FILE -D NAME=NUMBER ... [--arch ARCH,...] [-o FOLDER] [--format cubin|source]\n"

@@ -61,7 +61,8 @@ static enum exit_status make_plan(struct run *r)
     quern_plan_options options = {.arch = native ? NULL : o->archs[0],
                                   .alignment = o->alignment,
                                   .math = o->math,
-                                  .each_run = o->each_run};
+                                  .each_run = o->each_run,
+                                  .separate = o->separate};
     enum exit_status status = tensors_sizes(&r->session, r->in, &r->sizes, &r->n_sizes);
     if (status != STATUS_done)
         return status;

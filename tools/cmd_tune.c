@@ -133,7 +133,8 @@ static enum exit_status tune_program(struct tune *t)
         .plan = {.arch = native ? NULL : o->archs[0],
                  .alignment = o->alignment,
                  .math = o->math,
-                 .each_run = o->each_run},
+                 .each_run = o->each_run,
+                 .separate = o->separate},
         .effort = o->patient ? QUERN_TUNE_PATIENT : QUERN_TUNE_MEASURE,
         .budget_s = o->budget_s,
         .seed = o->random ? o->seed : 1

@@ -274,6 +274,7 @@ static const struct option table[] = {
     {"--math",      PLANS | TUNE,                                   set_math,      0              },
     {"--weights",   PLANS | TUNE,                                   set_weights,   0              },
     {"--alignment", PLANS | TUNE,                                   set_alignment, 0              },
+    {"--separate",  PLANS | TUNE,                                   NULL,          FLAG(separate) },
     {"-o",          EMIT,                                           set_out_dir,   0              },
     {"--format",    EMIT,                                           set_format,    0              },
     {"--in",        RUN | BENCH,                                    set_in,        0              },

@@ -56,8 +56,8 @@ struct options {
     const char *out_dir, *dump, *plot, *wisdom;
     quern_device device;
     quern_math math;
-    bool source_format, specs, check, time, json, each_run, verbose, random, offline, no_cache,
-        no_wisdom, patient;
+    bool source_format, specs, check, time, json, each_run, separate, verbose, random, offline,
+        no_cache, no_wisdom, patient;
     uint64_t seed;
     int alignment;     // 0: not asked for
     int64_t max_bytes; // cache prune; -1: not asked for

@@ -1,0 +1,295 @@
+// test_stitch.c: kernels that became the phases of one launch, on the host device: right values,
+// the same bits each time and with fewer blocks, and no barrier too few.
+
+#include "tests/compiled.h"
+#include "tests/on_host.h"
+#include "tests/programs.h"
+#include "tests/tests.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+// The first of the probes are one launch each, but for the last of them no block needs what another
+// one made.
+enum { N_STITCHED = 8 };
+
+// What two phases hand to each other, in every order of families.
+static const struct probe {
+    const char *families;
+    int phases, barriers;
+    const char *text; // of one dtype
+} probes[] = {
+  // clang-format off: texts of several lines
+    {"columns map",         2, 1,
+     "program amax(M, N)\ninput x : %s[M, N]\noutput y = x / (max(abs(x)) + 1)\n"              },
+    {"columns map",         2, 1,
+     "program shown(M, N)\ninput x : %s[M, N]\ns = max(abs(x))\noutput y = x / (s + 1)\n"
+     "output z = s + 0\n"                                                                      },
+    {"columns map",         2, 1,
+     "program place(M, N)\ninput x : %s[M, N]\ni = argmax(reshape(x, [M * N]))\n"
+     "output y = maximum(x, cast(i, %s))\n"                                                    },
+    {"columns columns map", 3, 2,
+     "program down(M, N)\ninput x : %s[M, N]\noutput y = softmax(x, axis = 0)\n"               },
+    {"columns gemm",        2, 1,
+     "program product(M, N)\ninput x : %s[M, N]\ninput w : %s[33, N]\n"
+     "s = maximum(max(abs(x)), 1)\noutput y = linear(x / s, w)\n"                              },
+    {"gemm gemm",           2, 1,
+     "program twice(M, N)\ninput x : %s[M, N]\ninput v : %s[40, N]\ninput w : %s[9, 40]\n"
+     "output y = linear(maximum(linear(x, v), 0), w)\n"                                        },
+    {"gemm rows",           2, 1,
+     "program scores(M, N)\ninput q : %s[M, N]\ninput k : %s[50, N]\n"
+     "output y = softmax(q @ k.T, axis = 1)\n"                                                 },
+    {"rows gemm",           2, 1,
+     "program normed(M, N)\ninput x : %s[M, N]\ninput w : %s[24, N]\n"
+     "m = mean(x, axis = 1, keepdims = true)\n"
+     "output y = linear((x - m) * (x - m) / (1 + max(abs(x), axis = 1, keepdims = true)), w)\n"},
+    {"",                    0, 0,
+     "program apart(M, N)\ninput x : %s[M, N]\noutput y = x + 1\noutput z = sum(x, axis = 1)\n"
+     "output w = sum(x, axis = 0)\n"                                                           },
+    {"",                    0, 0,
+     "program chain(M, N)\ninput x : %s[M, N]\na = x - max(x)\nb = a / (1 + max(abs(a)))\n"
+     "c = b - mean(b, axis = 0)\noutput y = c + min(c)\n"                                      },
+    {"",                    0, 0,
+     "program batches(M, N)\ninput a : %s[3, M, N]\ninput b : %s[3, N, 17]\n"
+     "p = a @ b\noutput y = triu(p) / (1 + max(abs(p), axis = [1, 2], keepdims = true))\n"     },
+ // clang-format on
+};
+
+static int count(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at += strlen(part))
+        n++;
+    return n;
+}
+
+static void compile_probe(struct compiled *c, const char *text, int64_t m, int64_t n)
+{
+    struct size sizes[] = {
+        {"M", m},
+        {"N", n}
+    };
+    char *typed_text = typed(text, "f32");
+    compile_right_text(c, typed_text, &(struct compile_options){.sizes = sizes, .n_sizes = 2});
+    free(typed_text);
+}
+
+START_TEST(short_kernels_become_phases)
+{
+    const struct probe *p = &probes[_i];
+    struct compiled c;
+    compile_probe(&c, p->text, 256, 128);
+    const struct kernel *k = c.program.kernels;
+    ck_assert_int_eq(c.program.n_kernels, 1);
+    ck_assert_str_eq(k->family, "stitch");
+    ck_assert_int_eq(count(k->source, "\nnamespace phase"), p->phases);
+    ck_assert_int_eq(count(k->source, "grid_barrier(args.barrier);"), p->barriers);
+    ck_assert(k->cooperative);
+    ck_assert_uint_le(k->grid[0], 132);
+    char *families = strdup(p->families);
+    int phase = 0;
+    for (char *family = strtok(families, " "); family; family = strtok(NULL, " "), phase++) {
+        char name[32];
+        snprintf(name, sizeof name, " %s%d.", family, phase);
+        ck_assert_msg(strstr(k->spec, name) != NULL, "no%s in %s", name, k->spec);
+    }
+    free(families);
+    compiled_free(&c);
+}
+END_TEST
+
+// Mostly for a GPU of 16 SMs: the host device takes its time for the threads of 132.
+START_TEST(phases_agree_with_the_reference)
+{
+    static const char *const dtypes[] = {"f32", "f16", "f64"};
+    static const quern_plan_options small = {.arch = "sm_87"};
+    static const int64_t shapes[][2] = {
+        {256, 128},
+        {133, 165},
+        {1,   1  }
+    };
+    struct job jobs[COUNT(probes) * COUNT(shapes)];
+    quern_size sizes[COUNT(probes) * COUNT(shapes)][2];
+    char *texts[COUNT(probes)];
+    int n = 0;
+    for (int i = 0; i < COUNT(probes); i++) {
+        texts[i] = typed(probes[i].text, dtypes[_i]);
+        for (int s = 0; s < COUNT(shapes); s++) {
+            if (_i && s != 1)
+                continue;
+            sizes[n][0] = (quern_size){"M", shapes[s][0]};
+            sizes[n][1] = (quern_size){"N", shapes[s][1]};
+            jobs[n] = (struct job){texts[i], sizes[n], 2, s == 2 ? "special" : "normal", &small};
+            if (getenv("QUERN_TEST_DEVICE") || (!_i && !s))
+                jobs[n].options = NULL;
+            n++;
+        }
+    }
+    int n_failed = run_jobs(jobs, n);
+    for (int i = 0; i < COUNT(probes); i++)
+        free(texts[i]);
+    ck_assert_int_eq(n_failed, 0);
+}
+END_TEST
+
+// ---- one kernel, launched by hand ----
+
+struct memory {
+    void *buffer[64];
+    int n;
+};
+
+static void **allocate(struct memory *m, const struct program *p)
+{
+    *m = (struct memory){.n = p->n_buffers};
+    ck_assert_int_le(p->n_buffers, 64);
+    uint64_t seed = 7;
+    for (int b = 0; b < p->n_buffers; b++) {
+        size_t bytes = ((size_t)p->buffers[b].bytes + 511) / 256 * 256;
+        m->buffer[b] = aligned_alloc(256, bytes);
+        memset(m->buffer[b], p->buffers[b].kind == BUFFER_counter ? 0 : 0xff, bytes);
+        for (int64_t i = 0; p->buffers[b].kind == BUFFER_input && i < p->buffers[b].bytes / 4;
+             i++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            ((float *)m->buffer[b])[i] = (float)(seed >> 40) / (1 << 23) - 1;
+        }
+    }
+    return m->buffer;
+}
+
+static void release(struct memory *m)
+{
+    for (int b = 0; b < m->n; b++)
+        free(m->buffer[b]);
+}
+
+// The outputs after a launch of the program's one kernel.
+static char *outputs_of(const struct compiled *c, const struct host_library *library,
+                        const struct kernel *k, bool reversed, size_t *n_bytes)
+{
+    const struct program *p = &c->program;
+    struct memory m;
+    void **buffers = allocate(&m, p), *pointers[64];
+    for (int i = 0; i < k->n_args; i++)
+        pointers[i] = buffers[k->args[i]];
+    assert_ran(launch_kernel(library, k, reversed, pointers));
+    char *bytes;
+    FILE *out = open_memstream(&bytes, n_bytes);
+    for (int i = 0; i < p->n_outputs; i++)
+        fwrite(buffers[p->outputs[i]], 1, (size_t)p->buffers[p->outputs[i]].bytes, out);
+    fclose(out);
+    release(&m);
+    return bytes;
+}
+
+START_TEST(fewer_blocks_give_the_same_bits)
+{
+    static const unsigned grids[] = {1, 2, 7};
+    struct compiled c;
+    compile_probe(&c, probes[_i].text, 256, 128);
+    struct host_library *library =
+        load_kernels(c.program.kernels, c.program.n_kernels, sanitizer_flags());
+    ck_assert_int_eq(c.program.n_kernels, 1);
+    struct kernel k = c.program.kernels[0];
+    size_t n, n_fewer;
+    char *whole = outputs_of(&c, library, &k, false, &n);
+    for (int i = 0; i < COUNT(grids); i++) {
+        k.grid[0] = grids[i];
+        char *fewer = outputs_of(&c, library, &k, i % 2, &n_fewer);
+        ck_assert_uint_eq(n, n_fewer);
+        ck_assert_msg(!memcmp(whole, fewer, n), "%u blocks: other bits", grids[i]);
+        free(fewer);
+    }
+    free(whole);
+    host_unload(library);
+    compiled_free(&c);
+}
+END_TEST
+
+// The test of the tests: blocks that go on without waiting give something else.
+START_TEST(a_barrier_left_out_is_seen)
+{
+    static const char barrier[] = "grid_barrier(args.barrier);";
+    struct compiled c;
+    compile_probe(&c, probes[_i].text, 256, 128);
+    struct kernel k = c.program.kernels[0];
+    char *source = strdup(k.source), *at = strstr(source, barrier);
+    ck_assert_ptr_nonnull(at);
+    while (at) {
+        memset(at, ' ', sizeof barrier - 1);
+        memcpy(at, "__syncthreads();", strlen("__syncthreads();"));
+        at = strstr(source, barrier);
+    }
+    struct host_library *right = load_kernels(&k, 1, NULL);
+    size_t n, n_without;
+    char *whole = outputs_of(&c, right, &k, false, &n);
+    k.source = source;
+    struct host_library *wrong = load_kernels(&k, 1, NULL);
+    char *without = outputs_of(&c, wrong, &k, false, &n_without);
+    ck_assert_uint_eq(n, n_without);
+    ck_assert(memcmp(whole, without, n) != 0);
+    free(whole);
+    free(without);
+    free(source);
+    host_unload(right);
+    host_unload(wrong);
+    compiled_free(&c);
+}
+END_TEST
+
+// What a phase wrote, later ones do not read as if it were settled: the read-only path of a GPU may
+// have the old value.
+START_TEST(what_a_phase_wrote_is_read_coherently)
+{
+    struct compiled c;
+    compile_probe(&c, probes[_i].text, 256, 128);
+    for (int i = 0; i < c.program.n_kernels; i++) {
+        char *source = strdup(c.program.kernels[i].source), *end;
+        char *written[32];
+        int n_written = 0;
+        for (char *at = strstr(source, "\nnamespace phase"); at; at = end) {
+            end = strstr(at + 1, "\nnamespace phase");
+            char *args = strstr(at, "struct Args {"), *functions = strstr(args, "};");
+            char *last = end ? end : source + strlen(source);
+            for (int w = 0; w < n_written; w++) {
+                char settled[96], of_vector[96];
+                snprintf(settled, sizeof settled, " load(args.%s ", written[w]);
+                snprintf(of_vector, sizeof of_vector, ">(args.%s ", written[w]);
+                char *one = strstr(functions, settled), *vector = strstr(functions, of_vector);
+                ck_assert_msg(!one || one > last, "%s is read as if settled:\n%s", written[w], at);
+                while (vector && vector < last) {
+                    while (*vector != ' ')
+                        vector--;
+                    ck_assert_msg(strncmp(vector, " load_vec", 9) != 0,
+                                  "%s is read as if settled:\n%s", written[w], at);
+                    vector = strstr(strstr(vector, of_vector) + 1, of_vector);
+                }
+            }
+            for (char *line = strchr(args, '\n'); line < functions; line = strchr(line + 1, '\n')) {
+                char *star = strchr(line, '*'), *semicolon = strchr(line, ';');
+                if (star && star < functions && strncmp(line + 5, "const ", 6) != 0)
+                    written[n_written++] = strndup(star + 1, (size_t)(semicolon - star - 1));
+            }
+        }
+        for (int w = 0; w < n_written; w++)
+            free(written[w]);
+        free(source);
+    }
+    compiled_free(&c);
+}
+END_TEST
+
+Suite *stitch_suite(void)
+{
+    Suite *s = suite_create("stitch");
+    TCase *t = tcase_create("stitch");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, short_kernels_become_phases, 0, N_STITCHED);
+    tcase_add_loop_test(t, phases_agree_with_the_reference, 0, 3);
+    tcase_add_loop_test(t, fewer_blocks_give_the_same_bits, 0, N_STITCHED);
+    tcase_add_loop_test(t, a_barrier_left_out_is_seen, 0, N_STITCHED - 1);
+    tcase_add_loop_test(t, what_a_phase_wrote_is_read_coherently, 0, COUNT(probes));
+    suite_add_tcase(s, t);
+    return s;
+}
