@@ -1,9 +1,10 @@
 // predict.c: a scheduled nest to about how long it takes, in microseconds.
 //
 // A contraction has clocks already (gemm_tiles.c).  Everything else is bound by memory: its bytes
-// at the target's rate, slower where too few of them are in flight to cover memory's latency, or
-// where the last wave of blocks leaves SMs idle; and never less than each wave's own chain of
-// latencies. It is there to say what to try first, not what is fastest.
+// at the target's rate, slower where too few of them are in flight to cover memory's latency, where
+// few SMs ask for them (one takes twice its share), or where the last wave leaves SMs idle; and
+// never less than each wave's own chain of latencies.  It is there to say what to try first, not
+// what is fastest.
 
 #include "gen/integers.h"
 #include "gen/kernel.h"
@@ -88,6 +89,11 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
 double predicted_us(const struct target *t, const struct scheduled *s, const struct accesses *a)
 {
     if (s->form == FAMILY_gemm) // at the clock at which 128 lanes an SM reach the target's rate
@@ -97,9 +103,11 @@ double predicted_us(const struct target *t, const struct scheduled *s, const str
     double at_once = (double)min64(s->blocks, (int64_t)resident * t->n_sms);
     double busy = larger(at_once * s->spec.threads, 1);
     double waves = (double)ceil_div(max64(s->blocks, 1), (int64_t)resident * t->n_sms);
-    double needed = t->bytes_per_second * latency_us * 1e-6 / (busy * larger(in_flight, 1));
-    double memory = 1e6 * moved_bytes(s, a) / t->bytes_per_second * sqrt(1 + needed * needed) *
-                    uneven(t, s, resident) * pieces(s);
+    double bytes = moved_bytes(s, a), rate = t->bytes_per_second;
+    double needed = rate * latency_us * 1e-6 / larger(smaller(busy * in_flight, a->read_bytes), 1);
+    double few_sms = larger(1, t->n_sms / (2 * larger(smaller(at_once, t->n_sms), 1)));
+    double memory =
+        1e6 * bytes / rate * hypot(few_sms, needed) * uneven(t, s, resident) * pieces(s);
     double arithmetic = 1e6 * s->flops / t->f32_flops * larger(1, 128.0 * t->n_sms / busy);
     return launch_us + larger(larger(memory, arithmetic), waves * block_us(s));
 }
