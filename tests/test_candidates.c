@@ -6,6 +6,7 @@
 #include "tests/on_host.h"
 #include "tests/programs.h"
 #include "tests/tests.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@ static const struct probe {
 #include "tests/candidates.def"
 #undef PROBE
 };
-enum { N_PROBES = sizeof probes / sizeof *probes, MAX_BUFFERS = 16, MAX_KERNELS = 1024 };
+enum { N_PROBES = sizeof probes / sizeof *probes, MAX_BUFFERS = 16, MAX_KERNELS = 512 };
 
 // Few SMs, so that little work is enough for all of them.
 static const struct target *small_model(const char *arch)
@@ -124,30 +125,54 @@ static void evaluate(struct compiled *c, struct tensor *arguments, struct tensor
     ck_assert(eval(&c->g, graph, EVAL_exact, arguments, expected));
 }
 
+// Kernels that are compiled together, two such at a time.
+struct batch {
+    struct kernel kernels[MAX_KERNELS];
+    int n;
+    struct host_library *library;
+};
+
+static void *compile_batch(void *state)
+{
+    struct batch *b = state;
+    b->library = load_kernels(b->kernels, b->n, sanitizer_flags());
+    return NULL;
+}
+
+static void compile_both(struct batch batches[2])
+{
+    pthread_t other;
+    ck_assert(!pthread_create(&other, NULL, compile_batch, &batches[1]));
+    compile_batch(&batches[0]);
+    pthread_join(other, NULL);
+}
+
 START_TEST(every_candidate_agrees_with_the_reference)
 {
     const struct probe *probe = &probes[_i];
-    static struct kernel kernels[MAX_KERNELS];
+    static struct batch batches[2];
     struct tensor arguments[4], expected[4];
     struct compiled base;
     compile_probe(&base, probe, small_model(probe->arch), "base", NULL);
     evaluate(&base, arguments, expected);
-    int n = count_candidates(&base.program), n_kernels = 0;
+    int n = count_candidates(&base.program);
     ck_assert_msg(n >= probe->at_least, "%d candidates", n);
     struct compiled *all = calloc((size_t)n, sizeof *all);
     for (int i = 0; i < n; i++) {
         compile_candidate(&all[i], probe, &base.program, i);
+        struct batch *batch = &batches[i % 2];
         for (int k = 0; k < all[i].program.n_kernels; k++) {
-            ck_assert_int_lt(n_kernels, MAX_KERNELS);
-            kernels[n_kernels++] = all[i].program.kernels[k];
+            ck_assert_int_lt(batch->n, MAX_KERNELS);
+            batch->kernels[batch->n++] = all[i].program.kernels[k];
         }
     }
-    struct host_library *library = load_kernels(kernels, n_kernels, sanitizer_flags());
+    compile_both(batches);
     for (int i = 0; i < n; i++) {
-        run_candidate(&all[i], library, arguments, expected);
+        run_candidate(&all[i], batches[i % 2].library, arguments, expected);
         compiled_free(&all[i]);
     }
-    host_unload(library);
+    for (int i = 0; i < 2; i++)
+        host_unload(batches[i].library);
     for (int i = 0; i < base.program.n_arguments; i++)
         free(arguments[i].data);
     compiled_free(&base);

@@ -88,6 +88,7 @@ struct faults {
     enum math math;
     pthread_mutex_t lock;
     int next, n;
+    int first; // of the candidates that are tried
     char *text[MAX_FAULTS];
 };
 
@@ -187,9 +188,9 @@ static void try_kernel(struct faults *f, const struct kernel *k, unsigned expect
 
 // ---- all of them ----
 
-static void try_probe(struct faults *f, const struct probe *p)
+static void compile_probe(struct compiled *c, const struct faults *f, const struct probe *p,
+                          const struct chosen_spec *spec, bool list_candidates)
 {
-    struct compiled c;
     struct size sizes[] = {
         {"M", p->m},
         {"N", p->n},
@@ -199,10 +200,19 @@ static void try_probe(struct faults *f, const struct probe *p)
                                       .sizes = sizes,
                                       .n_sizes = 3,
                                       .alignment = p->alignment,
-                                      .math = f->math};
+                                      .math = f->math,
+                                      .specs = spec,
+                                      .n_specs = spec != NULL,
+                                      .list_candidates = list_candidates};
     char text[512];
     snprintf(text, sizeof text, "program p(M, N, K)\n%s", p->text);
-    compile_text(&c, text, &options);
+    compile_text(c, text, &options);
+}
+
+static void try_probe(struct faults *f, const struct probe *p)
+{
+    struct compiled c;
+    compile_probe(&c, f, p, NULL, false);
     struct kernel none = {.expression = p->text, .spec = ""};
     int last = c.program.n_kernels - 1;
     if (!c.ok)
@@ -212,6 +222,32 @@ static void try_probe(struct faults *f, const struct probe *p)
     for (int i = 0; c.ok && i <= last; i++)
         try_kernel(f, &c.program.kernels[i], i == last ? p->expected : 0);
     compiled_free(&c);
+}
+
+// Of the last kernel's candidates one in SPACING, others for each arch: they compile, without a
+// word, and an SM has room for a block.
+enum { SPACING = 48 };
+
+static void try_candidates(struct faults *f, const struct probe *p, int first)
+{
+    struct compiled base, c;
+    compile_probe(&base, f, p, NULL, true);
+    int last = base.program.n_kernels - 1;
+    const struct kernel *k = &base.program.kernels[last];
+    for (int i = first % SPACING; i < k->n_candidates; i += SPACING) {
+        size_t n_bytes = 0;
+        struct cubin cubin;
+        compile_probe(&c, f, p, &(struct chosen_spec){k->name, k->candidates[i].spec}, false);
+        const struct kernel *one = &c.program.kernels[last];
+        char *bytes = cubin_of(f, one, &n_bytes);
+        if (!bytes || !cubin_read(bytes, n_bytes, one->name, &cubin))
+            fault(f, one, "no cubin of it");
+        else
+            check_room(f, one, &cubin);
+        free(bytes);
+        compiled_free(&c);
+    }
+    compiled_free(&base);
 }
 
 static void *work(void *state)
@@ -224,6 +260,8 @@ static void *work(void *state)
         if (i >= N_PROBES)
             return NULL;
         try_probe(f, &probes[i]);
+        if (f->math == MATH_real)
+            try_candidates(f, &probes[i], f->first + i);
     }
 }
 
@@ -232,6 +270,7 @@ START_TEST(kernels_compile_to_what_their_specs_promise)
     enum { N_THREADS = 2 };
     struct faults f = {.arch = archs[_i % N_ARCHS],
                        .math = _i < N_ARCHS ? MATH_real : MATH_fast,
+                       .first = 5 * _i,
                        .lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[N_THREADS];
     if (!nvrtc_compiles_for(&nvrtc, f.arch)) {
