@@ -25,7 +25,7 @@ GEN     := arena diag map lex parse_expr parse print_syntax sizes values scalar 
            emit_value emit_phase emit_tiles emit storage eval_ops eval_reduce eval_move eval tolerance compile tables prelude
 RUNTIME := message driver nvrtc_find nvrtc device_cuda launch_cuda order_cuda time_cuda contest_cuda bench_cuda \
            device_host host_steps host_launch fiber device_on_host entry lock store cache program arch code compile_plan plan \
-           weights execute random check time bench wisdom_files wisdom trial tune tuning receipt explain doctor quern
+           weights execute random check time bench wisdom_files wisdom trial tune_ahead tune tuning receipt explain doctor quern
 TOOLS   := quern options nearest session files cmd_emit cmd_run npy tensors report cmd_bench \
            report_bench roofline cmd_explain cmd_tune cmd_wisdom cmd_cache cmd_doctor cmd_help progress
 TESTS   := $(basename $(notdir $(wildcard tests/*.c)))

@@ -208,6 +208,7 @@ static quern_status tune_kernel(struct quern_tuning *t, struct tuned_kernel *k, 
     if (!status)
         take_samples(&k->tried[0], us, 2 * SCREEN_ROUNDS);
     k->tried[0].outcome = QUERN_TIMED;
+    compile_ahead(t, k, deadline);
     for (int i = 1; i < k->n_tried && !status && now_ms() < deadline; i++) {
         quern_plan *plan;
         status = try_candidate(t, k, &k->tried[i], &plan);

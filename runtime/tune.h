@@ -42,3 +42,7 @@ void trial_bench(const struct trial *t, quern_plan *base, const bool *touched, s
 // Runs a plan and compares its outputs.  *why: what is wrong with them, the caller's; NULL:
 // nothing.
 quern_status trial_run(const struct trial *t, quern_plan *plan, char **why);
+
+// tune_ahead.c: candidates to the cache, those that the deadline leaves time for
+
+void compile_ahead(const struct quern_tuning *t, const struct tuned_kernel *k, double deadline_ms);

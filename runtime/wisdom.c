@@ -39,10 +39,13 @@ static json_t *code_hash(const quern_plan *plan)
     return json_string(key.hex);
 }
 
+// Without NVRTC, what any version has made will do, as for the cache.
 static json_t *nvrtc_version(const quern_plan *plan)
 {
-    const struct nvrtc *n = plan->device && plan->device->native ? find_nvrtc(plan->q) : NULL;
-    return n ? json_sprintf("%d.%d", n->major, n->minor) : json_string("");
+    if (!plan->device || !plan->device->native)
+        return json_string("none");
+    const struct nvrtc *n = find_nvrtc(plan->q);
+    return n ? json_sprintf("%d.%d", n->major, n->minor) : json_string(ANY);
 }
 
 static json_t *sizes_json(const struct graph *graph)

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 enum { WISDOM_FORMAT = 1 };
+#define ANY "any" // of what is here: agrees with whatever was measured
 
 // wisdom_files.c: records
 json_t *text_hash(const char *text); // NULL for NULL

@@ -125,12 +125,18 @@ bool record_write(const struct cache *c, const json_t *record)
     return written;
 }
 
+static bool suits(const json_t *measured, const json_t *here)
+{
+    const char *text = json_string_value(here);
+    return json_equal(measured, here) || (text && !strcmp(text, ANY));
+}
+
 const char *record_difference(const json_t *a, const json_t *b, bool anywhere)
 {
     for (int i = 0; i < N_IDENTITY; i++)
         if (!(anywhere && identity_keys[i].of_machine) &&
-            !json_equal(json_object_get(a, identity_keys[i].key),
-                        json_object_get(b, identity_keys[i].key)))
+            !suits(json_object_get(a, identity_keys[i].key),
+                   json_object_get(b, identity_keys[i].key)))
             return identity_keys[i].key;
     return NULL;
 }
