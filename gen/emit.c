@@ -35,9 +35,7 @@ static void find_needs(struct emitter *e)
 static void emit_row_functions(struct emitter *e)
 {
     fputs("struct Row {\n", e->out);
-    for (int i = 0; i < e->nest->n_values; i++)
-        if (e->in_row[i] && e->row_needed[i])
-            fprintf(e->out, "    %s v%d;\n", dtype_info[e->nest->values[i]->dtype].compute, i);
+    emit_row_fields(e);
     fputs("};\n\n__device__ inline void load_row(const Args &args, index_t r, Row &row)\n{\n",
           e->out);
     begin_function(e, 0, true);
@@ -164,11 +162,18 @@ static void emit_store(struct emitter *e, int store)
 static void emit_store_body(struct emitter *e)
 {
     const struct nest *nest = e->nest;
+    const struct value **values = arena_new(e->f->g, const struct value *, nest->n_stores + 1);
+    int n_values = 0;
     begin_function(e, nest->n_phases, false);
-    for (int i = 0; i < nest->n_stores; i++)
-        if (!stores_per_row(nest, i) && is_vector_store(e, i))
+    for (int i = 0; i < nest->n_stores; i++) {
+        if (stores_per_row(nest, i))
+            continue;
+        values[n_values++] = nest->store_values[i];
+        if (is_vector_store(e, i))
             fprintf(e->out, "    Vec<%s, %s> y%d;\n", dtype_info[nest->stores[i]->dtype].storage,
                     e->lanes_text, i);
+    }
+    emit_divisions(e, values, n_values);
     emit_lane_loop(e);
     for (int i = 0; i < nest->n_stores; i++) {
         if (stores_per_row(nest, i))
@@ -253,6 +258,7 @@ static void emit_operand(struct emitter *e, const struct value *operand, int whi
             "(&out)[%s])\n{\n",
             letter, at, capital, e->lanes_text);
     begin_function(e, 0, false);
+    emit_divisions(e, &operand, 1);
     emit_lane_loop(e);
     emit_value(e, operand);
     fprintf(e->out, "        out[j] = %s;\n    }\n}\n\n", spelled(e, operand));
@@ -366,7 +372,9 @@ static void emit_phase_of(struct emitter *e, int phase, FILE *out)
     e->row_needed = arena_new(g, bool, n);
     e->in_row = arena_new(g, bool, n);
     e->cached = arena_new(g, bool, n);
+    e->divides = arena_new(g, bool, n);
     e->printed = arena_new(g, bool, n);
+    e->held = arena_new(g, bool, n);
     e->out = open_memstream(&functions, &size);
     emit_functions(e);
     fclose(e->out);

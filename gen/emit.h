@@ -20,11 +20,14 @@ struct emitter {
     uint32_t *stages;          // element values: bit per stage that needs it
     bool *row_needed, *in_row; // row values: computed at all, kept as a field of Row
     bool *cached;              // element values that Elements keeps from their first stage on
+    bool *divides;             // row values: kept as a Divisor of Row
     bool *printed;             // has a temporary in the function being written
+    bool *held;                // element values: has an array of all lanes there
 
     // The function being written.
     int stage;
     bool whole_row; // values of a whole row, outside any loop over lanes
+    const char *indent;
     int lane_variable, lanes;
     const char *lanes_text; // "lanes", "Spec::vec_a"
 };
@@ -57,12 +60,26 @@ void need_in_stage(struct emitter *e, const struct value *v, int stage);
 void need_row(struct emitter *e, const struct value *v);
 // Spelling of a value that was computed before, or is a literal.
 const char *spelled(struct emitter *e, const struct value *v);
+// Whether an earlier stage left it in Elements.
+bool is_kept(const struct emitter *e, const struct value *v);
+// Of an array that has it for all lanes: of Elements, or of the function being written.
+const char *lanes_name(struct emitter *e, const struct value *v);
 // Writes the temporaries that `v` needs and do not exist yet.
 void emit_value(struct emitter *e, const struct value *v);
+// One load for all lanes.
+bool is_uniform_load(struct emitter *e, const struct value *v);
+void emit_row_fields(struct emitter *e);
 void emit_row_values(struct emitter *e, int phase);
 // The loads of `chosen` values: a field each, and the statements that fill it.
 void emit_load_fields(struct emitter *e, const bool *chosen);
 void emit_loads(struct emitter *e, const bool *chosen);
+
+// emit_divide.c: divisions by what is the same for all lanes
+
+// Whether they are done in all lanes at once, by divide_by.
+bool is_division_of_lanes(struct emitter *e, const struct value *v);
+// Does those that the roots need, before the loop over lanes that computes the roots.
+void emit_divisions(struct emitter *e, const struct value *const *roots, int n_roots);
 
 // emit_tiles.c: transposed loads
 

@@ -7,8 +7,10 @@
 void begin_function(struct emitter *e, int stage, bool whole_row)
 {
     memset(e->printed, 0, sizeof *e->printed * (size_t)e->nest->n_values);
+    memset(e->held, 0, sizeof *e->held * (size_t)e->nest->n_values);
     e->stage = stage;
     e->whole_row = whole_row;
+    e->indent = whole_row ? "    " : "        ";
 }
 
 void emit_lane_loop(struct emitter *e)
@@ -77,6 +79,11 @@ static const char *reduced_text(struct emitter *e, int heavy)
 static void emit_accumulate(struct emitter *e, int phase)
 {
     const struct nest *nest = e->nest;
+    const struct value **operands = arena_new(e->f->g, const struct value *, nest->n_heavy);
+    int n_operands = 0;
+    for (int i = 0; i < nest->n_heavy; i++)
+        if (nest->heavy_phase[i] == phase)
+            operands[n_operands++] = nest->heavy_in[2 * i];
     const char *kept = e->lane_variable == VAR_r ? "Spec::vec" : "1";
     fprintf(e->out,
             "__device__ inline void accumulate(const Args &args, index_t r, index_t c, const Row "
@@ -85,6 +92,7 @@ static void emit_accumulate(struct emitter *e, int phase)
             kept, phase, kept);
     begin_function(e, phase, false);
     e->lanes_text = "Spec::vec";
+    emit_divisions(e, operands, n_operands);
     emit_lane_loop(e);
     for (int i = 0; i < nest->n_heavy; i++) {
         if (nest->heavy_phase[i] != phase)

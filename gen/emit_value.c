@@ -35,6 +35,15 @@ void need_row(struct emitter *e, const struct value *v)
     }
 }
 
+// As a Divisor alone, unless something else needs the value.
+static void need_divisor(struct emitter *e, const struct value *v)
+{
+    bool was_field = e->in_row[v->id];
+    need_row(e, v);
+    e->in_row[v->id] = was_field;
+    e->divides[v->id] = v->kind != VALUE_constant;
+}
+
 void need_in_stage(struct emitter *e, const struct value *v, int stage)
 {
     if (is_row_value(e, v)) {
@@ -45,7 +54,10 @@ void need_in_stage(struct emitter *e, const struct value *v, int stage)
         return;
     e->stages[v->id] |= 1u << stage;
     for (int i = 0; i < v->n_in; i++)
-        need_in_stage(e, v->in[i], stage);
+        if (i == 1 && is_division_of_lanes(e, v) && is_row_value(e, v->in[1]))
+            need_divisor(e, v->in[1]);
+        else
+            need_in_stage(e, v->in[i], stage);
 }
 
 static int first_stage(const struct emitter *e, const struct value *v)
@@ -56,20 +68,30 @@ static int first_stage(const struct emitter *e, const struct value *v)
     return stage;
 }
 
+bool is_kept(const struct emitter *e, const struct value *v)
+{
+    return e->cached[v->id] && first_stage(e, v) < e->stage;
+}
+
+const char *lanes_name(struct emitter *e, const struct value *v)
+{
+    return arena_text(e->f->g, e->cached[v->id] ? "e.v%d" : "u%d", v->id);
+}
+
 const char *spelled(struct emitter *e, const struct value *v)
 {
     struct gen *g = e->f->g;
     if (v->kind == VALUE_constant)
         return constant_text(g, v);
-    if (v->kind == VALUE_result && e->nest->family == FAMILY_gemm)
-        return arena_text(g, "(%s)acc[j]", dtype_info[v->dtype].compute);
     if (e->printed[v->id])
         return arena_text(g, "v%d", v->id);
+    if (v->kind == VALUE_result && e->nest->family == FAMILY_gemm && !e->held[v->id])
+        return arena_text(g, "(%s)acc[j]", dtype_info[v->dtype].compute);
     if (e->whole_row)
         return arena_text(g, "row.v%d", v->id);
     if (is_row_value(e, v))
         return arena_text(g, "row[%s].v%d", e->lane_variable == VAR_r ? "j" : "0", v->id);
-    return arena_text(g, "e.v%d[j]", v->id); // cached
+    return arena_text(g, "%s[j]", lanes_name(e, v));
 }
 
 static const char *access_text(struct emitter *e, const struct value *v, bool at_lane)
@@ -92,8 +114,7 @@ static bool is_vector(struct emitter *e, const struct value *v)
     return !v->guard && index_side_by_side(e->f->pool, v->index, e->lane_variable, e->lanes);
 }
 
-// One load for all lanes.
-static bool is_uniform(struct emitter *e, const struct value *v)
+bool is_uniform_load(struct emitter *e, const struct value *v)
 {
     int64_t stride;
     int multiple;
@@ -111,7 +132,7 @@ void emit_load_fields(struct emitter *e, const bool *chosen)
         if (!chosen[i])
             continue;
         const char *type = dtype_info[v->dtype].storage;
-        if (is_uniform(e, v))
+        if (is_uniform_load(e, v))
             fprintf(e->out, "    %s x%d;\n", type, i);
         else
             fprintf(e->out, "    Vec<%s, %s> x%d;\n", type, e->lanes_text, i);
@@ -130,7 +151,7 @@ void emit_loads(struct emitter *e, const bool *chosen)
         const struct value *v = e->nest->values[i];
         if (!chosen[i])
             continue;
-        if (is_uniform(e, v))
+        if (is_uniform_load(e, v))
             fprintf(e->out, "    e.x%d = %s;\n", i, guarded_access_text(e, v, false));
         else if (is_vector(e, v))
             fprintf(e->out, "    e.x%d = %s_vec<%s, %s>(args.%s + %s);\n", i, loader(e, v->node),
@@ -180,7 +201,7 @@ static const char *definition(struct emitter *e, const struct value *v)
     case VALUE_load:
         if (e->whole_row)
             return arena_text(g, "to_compute(%s)", guarded_access_text(e, v, false));
-        return arena_text(g, "to_compute(e.x%d%s)", v->id, is_uniform(e, v) ? "" : ".v[j]");
+        return arena_text(g, "to_compute(e.x%d%s)", v->id, is_uniform_load(e, v) ? "" : ".v[j]");
     case VALUE_index:
         return arena_text(g, "(long long)%s", index_text(e, v->index, at_lane));
     case VALUE_select:
@@ -203,24 +224,31 @@ static const char *definition(struct emitter *e, const struct value *v)
 
 static void emit_temporary(struct emitter *e, const struct value *v)
 {
-    const char *indent = e->whole_row ? "    " : "        ";
     const char *text = definition(e, v);
-    fprintf(e->out, "%sconst %s v%d = %s;\n", indent, dtype_info[v->dtype].compute, v->id, text);
+    fprintf(e->out, "%sconst %s v%d = %s;\n", e->indent, dtype_info[v->dtype].compute, v->id, text);
     e->printed[v->id] = true;
 }
 
 void emit_value(struct emitter *e, const struct value *v)
 {
-    if (e->printed[v->id] || v->kind == VALUE_constant || is_row_value(e, v) ||
-        (v->kind == VALUE_result && e->nest->family == FAMILY_gemm))
-        return;
-    if (e->cached[v->id] && first_stage(e, v) < e->stage)
+    if (e->printed[v->id] || e->held[v->id] || is_kept(e, v) || v->kind == VALUE_constant ||
+        is_row_value(e, v) || (v->kind == VALUE_result && e->nest->family == FAMILY_gemm))
         return;
     for (int i = 0; i < v->n_in; i++)
         emit_value(e, v->in[i]);
     emit_temporary(e, v);
     if (e->cached[v->id])
         fprintf(e->out, "        e.v%d[j] = v%d;\n", v->id, v->id);
+}
+
+void emit_row_fields(struct emitter *e)
+{
+    for (int i = 0; i < e->nest->n_values; i++) {
+        if (e->in_row[i] && e->row_needed[i])
+            fprintf(e->out, "    %s v%d;\n", dtype_info[e->nest->values[i]->dtype].compute, i);
+        if (e->divides[i])
+            fprintf(e->out, "    Divisor d%d;\n", i);
+    }
 }
 
 void emit_row_values(struct emitter *e, int phase)
@@ -232,5 +260,7 @@ void emit_row_values(struct emitter *e, int phase)
         emit_temporary(e, v);
         if (e->in_row[i])
             fprintf(e->out, "    row.v%d = v%d;\n", i, i);
+        if (e->divides[i])
+            fprintf(e->out, "    row.d%d = divisor(v%d);\n", i, i);
     }
 }

@@ -159,6 +159,133 @@ __device__ __forceinline__ double divide(double a, double b)
     return a / b;
 }
 
+// A divisor of many values.  With r = 1 / d rounded to nearest and q = n r rounded, n - d q is
+// exact or nearly so, and q + (n - d q) r rounds to what n / d does: Markstein, IBM J. Res. Dev. 34
+// (1990); Brisebarre, Muller and Raina, IEEE Trans. Comput. 53 (2004).
+//
+// That needs |n| of 2^-101 and more, for the remainder's last bit to be one of a float, and a
+// quotient that is not subnormal.  From a smaller n comes a quotient below 2^-99 r, from another
+// quotient one below 2^-124, from an infinite n or an n r that overflows a NaN, from a zero a zero.
+// So that the quotient alone tells whether it is right: if it is at least `least`.
+
+struct Divisor {
+    float value, inverse;
+    float least; // NaN, so that no quotient is: of a value that the above leaves out
+};
+
+// Within an ulp, where neither the value nor its reciprocal is subnormal.
+__device__ __forceinline__ float rough_reciprocal(float d)
+{
+#ifdef QUERN_HOST
+    return 1.0f / d;
+#else
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+    return r;
+#endif
+}
+
+// To about 20 bits.
+__device__ __forceinline__ double rough_reciprocal(double d)
+{
+#ifdef QUERN_HOST
+    return of_bits(bits_of(1.0 / d) & 0xffffffff00000000ull);
+#else
+    double r;
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(d));
+    return r;
+#endif
+}
+
+// One step of Newton's makes a reciprocal within an ulp the nearest, of every significand but
+// 2 - 2^-23: there are few enough to try them all.
+__device__ __forceinline__ Divisor divisor(float d)
+{
+    const float rough = rough_reciprocal(d), size = fabsf(d);
+    const float inverse = fmaf(rough, fmaf(-d, rough, 1.0f), rough);
+    const float least = fmaxf(fabsf(inverse) * 0x1p-99f, 0x1p-124f);
+    const bool fits = size >= 0x1p-126f && size <= 0x1p125f && (~bits_of(d) & 0x7fffff) != 0;
+    return {d, inverse, fits ? least : of_bits(0x7fffffffu)};
+}
+
+__device__ __forceinline__ float quick_quotient(float n, const Divisor &d)
+{
+    const float q = n * d.inverse;
+    return fmaf(fmaf(-d.value, q, n), d.inverse, q);
+}
+
+__device__ __forceinline__ bool is_ordinary(float x)
+{
+    return (x != 0.0f) & is_finite(x);
+}
+
+// n / d of any two: the same in double, where nothing is out of range.  What is rounded to float is
+// right to 2^-52, and exact where n / d is halfway between two floats; from where else it may be,
+// halfway is further than 2^-49.
+__device__ __forceinline__ float careful_quotient(float n, float d)
+{
+    const bool ordinary = is_ordinary(n) & is_ordinary(d);
+    const double wide = d, rough = rough_reciprocal(wide);
+    const double inverse = ordinary ? fma(rough, fma(-wide, rough, 1.0), rough) : rough;
+    const double q = (double)n * inverse;
+    return (float)(ordinary ? fma(fma(-wide, q, (double)n), inverse, q) : q);
+}
+
+// Not inline: a kernel has it once, out of the way.  Zeros are common, and done as fast as the
+// rest; the loop takes the value that stands first, and the quotients queue up behind the values.
+template <int lanes>
+__device__ __noinline__ Vec<float, lanes> careful_quotients(Vec<float, lanes> n, Divisor d)
+{
+    Vec<float, lanes> q;
+    bool right = d.least > 0.0f;
+#pragma unroll
+    for (int j = 0; j < lanes; j++) {
+        const bool is_zero = n.v[j] == 0.0f;
+        q.v[j] = is_zero ? n.v[j] * d.inverse : quick_quotient(n.v[j], d);
+        right &= is_zero | (fabsf(q.v[j]) >= d.least);
+    }
+    if (right)
+        return q;
+#pragma unroll 1
+    for (int i = 0; i < lanes; i++) {
+        const float first = careful_quotient(n.v[0], d.value);
+#pragma unroll
+        for (int j = 1; j < lanes; j++)
+            n.v[j - 1] = n.v[j];
+        n.v[lanes - 1] = first;
+    }
+    return n;
+}
+
+// q = n / d, in all lanes.  With --math fast a division is a product with the reciprocal already.
+template <int lanes>
+__device__ __forceinline__ void divide_by(const Divisor &d, const float (&n)[lanes],
+                                          float (&q)[lanes])
+{
+#if __USE_FAST_MATH__ + 0
+#pragma unroll
+    for (int j = 0; j < lanes; j++)
+        q[j] = divide(n[j], d.value);
+#else
+    bool right = true;
+#pragma unroll
+    for (int j = 0; j < lanes; j++) {
+        q[j] = quick_quotient(n[j], d);
+        right &= fabsf(q[j]) >= d.least;
+    }
+    if (right)
+        return;
+    Vec<float, lanes> v;
+#pragma unroll
+    for (int j = 0; j < lanes; j++)
+        v.v[j] = n[j];
+    v = careful_quotients(v, d);
+#pragma unroll
+    for (int j = 0; j < lanes; j++)
+        q[j] = v.v[j];
+#endif
+}
+
 __device__ __forceinline__ float fused_multiply_add(float a, float b, float c)
 {
     return fmaf(a, b, c);

@@ -55,6 +55,7 @@ static const struct {
     {"cases",       cases_suite      },
     {"views",       views_suite      },
     {"numerics",    numerics_suite   },
+    {"division",    division_suite   },
     {"extremes",    extremes_suite   },
     {"names",       names_suite      },
     {NULL,          NULL             },

@@ -51,6 +51,7 @@ Suite *candidates_suite(void);
 Suite *nvrtc_suite(void);
 Suite *cases_suite(void);
 Suite *numerics_suite(void);
+Suite *division_suite(void);
 Suite *names_suite(void);
 Suite *views_suite(void);
 Suite *extremes_suite(void);

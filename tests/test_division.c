@@ -1,0 +1,341 @@
+// test_division.c: many values by one divisor give the bits of as many divisions, whatever they
+// are: templates/math.cuh's divide_by by itself, and programs that come to it.
+
+#include "tests/exact.h"
+#include "tests/on_host.h"
+#include "tests/tests.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+static float of_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+// What divisor() takes for granted: in units of the last place of 1 / d, for d in [1, 2).
+START_TEST(one_step_from_within_an_ulp_makes_the_nearest_reciprocal)
+{
+    int n_wrong = 0;
+    for (uint32_t significand = 0; significand < 1 << 23; significand++) {
+        float d = of_bits(0x3f800000 | significand);
+        double right = 1 / (double)d;
+        uint32_t nearest = bits_of((float)right);
+        for (uint32_t r = nearest - 1; r != nearest + 2; r++) {
+            float rough = of_bits(r);
+            if (fabs((double)rough - right) > 0x1p-24)
+                continue;
+            if (bits_of(fmaf(rough, fmaf(-d, rough, 1), rough)) == nearest)
+                continue;
+            ck_assert(significand == 0x7fffff);
+            n_wrong++;
+        }
+    }
+    ck_assert_int_eq(n_wrong, 1);
+}
+END_TEST
+
+static const struct kernel kernel = {
+    .name = "quotients",
+    .source = SOURCE("quotients", "float *n, *d, *q; int *rows;",
+                     "for (int i = 0; i < *args.rows; i++)\n"
+                     "    divide_by(divisor(args.d[i]), *(float(*)[8])(args.n + 8 * i),\n"
+                     "              *(float(*)[8])(args.q + 8 * i));\n"),
+    .grid = {1, 1, 1},
+    .block = {1, 1, 1},
+};
+
+static uint64_t state;
+
+static uint32_t random_bits(void)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 32);
+}
+
+static const float edges[] = {0,         0x1p-149f, 0x1p-127f, 0x1p-126f,      0x1p-102f,
+                              0x1p-101f, 0x1p-100f, 0x1p-23f,  0x1.fffffep-1f, 1,
+                              3,         0x1p64f,   0x1p125f,  0x1p126f,       0x1.fffffep127f,
+                              INFINITY,  NAN,       1e-38f,    3e38f};
+
+// Some steps from an edge, of either sign.
+static float near_edge(void)
+{
+    uint32_t steps = random_bits() % 5, bits = bits_of(edges[random_bits() % COUNT(edges)]);
+    return of_bits((bits < 2 ? bits + steps : bits + steps - 2) | (random_bits() & 1u << 31));
+}
+
+static float of_exponent(uint32_t exponent)
+{
+    static const uint32_t significands[] = {0, 1, 0x7fffff, 0x7ffffe, 0x400000};
+    uint32_t r = random_bits(), significand = r & 0x7fffff;
+    if (r >> 29 == 0)
+        significand = significands[random_bits() % COUNT(significands)];
+    return of_bits((r & 1u << 31) | exponent << 23 | significand);
+}
+
+static float of_exponents(uint32_t from, uint32_t to)
+{
+    return of_exponent(from + random_bits() % (to - from + 1));
+}
+
+static float some_zero(void)
+{
+    return of_bits(random_bits() & 1u << 31);
+}
+
+enum kind { ANY, ZEROS, SOME_ZEROS, SMALL, SUBNORMAL, LARGE, TIES, HALFWAY, ORDINARY, N_KINDS };
+
+static float divisor_of(enum kind kind)
+{
+    switch (kind) {
+    case ANY:
+    case ZEROS:
+        return random_bits() & 1 ? near_edge() : of_exponents(0, 255);
+    case SUBNORMAL:
+        return of_exponents(130, 250);
+    case LARGE:
+        return of_exponents(248, 254);
+    case TIES:
+        return (float)(3 + random_bits() % 61) * 0x1p20f;
+    default:
+        return of_exponents(100, 150);
+    }
+}
+
+static float numerator_of(enum kind kind, float d)
+{
+    float q, next;
+    switch (kind) {
+    case ANY:
+        return random_bits() & 1 ? near_edge() : of_exponents(0, 255);
+    case ZEROS:
+        return some_zero();
+    case SOME_ZEROS:
+        return random_bits() & 1 ? some_zero() : of_exponents(100, 150);
+    case SMALL:
+        return of_exponents(10, 40);
+    case SUBNORMAL: // the quotient
+        return of_exponent((bits_of(d) >> 23 & 255) - 126 - random_bits() % 4);
+    case LARGE:
+        return of_exponents(230, 254);
+    case TIES: // halfway between two subnormal quotients
+        return (float)((double)d * (2 * (random_bits() % 1024) + 1) * 0x1p-150);
+    case HALFWAY: // nearly
+        q = of_exponents(120, 135), next = of_bits(bits_of(q) + 1);
+        return (float)((double)d * ((double)q + (double)next) / 2);
+    default:
+        return of_exponents(90, 160);
+    }
+}
+
+enum { ROWS = 1 << 18 };
+
+static void fill(float *n, float *d)
+{
+    for (int i = 0; i < ROWS; i++) {
+        enum kind kind = random_bits() % N_KINDS;
+        d[i] = divisor_of(kind);
+        for (int j = 8 * i; j < 8 * i + 8; j++)
+            n[j] = numerator_of(kind, d[i]);
+    }
+}
+
+START_TEST(quotients_are_those_of_divisions)
+{
+    struct host_library *library = load_kernels(&kernel, 1, sanitizer_flags());
+    float *n = calloc(8 * ROWS, sizeof *n), *q = calloc(8 * ROWS, sizeof *q);
+    float *d = calloc(ROWS, sizeof *d);
+    int rows = ROWS;
+    state = 1;
+    fill(n, d);
+    assert_ran(launch_kernel(library, &kernel, false, (void *const[]){n, d, q, &rows}));
+    for (int i = 0; i < 8 * ROWS; i++) {
+        float right = n[i] / d[i / 8];
+        ck_assert_msg(isnan(right) ? isnan(q[i]) : bits_of(q[i]) == bits_of(right),
+                      "%a / %a is %a, not %a", (double)n[i], (double)d[i / 8], (double)right,
+                      (double)q[i]);
+    }
+    free(n);
+    free(q);
+    free(d);
+}
+END_TEST
+
+// Programs
+
+static const float divisors[] = {1,     0,        -0.0f,    INFINITY,       -INFINITY,       NAN,
+                                 1e-40, 0x1p-126, 1e-38f,   3e38f,          0x1.fffffep127f, -7,
+                                 0.1f,  127,      0x1p125f, 0x1.fffffep+0f, 0x1.fffffep125f};
+static const float numerators[] = {
+    0,   -0.0f,   1,     -3,    0.3f,      0x1p-149f, 1e-40f,  0x1p-101f, 0x1p-102f, INFINITY,
+    NAN, -1e-38f, 3e38f, -0.1f, 12345.67f, 1e30f,     -1e-30f, 0x1p64,    0x1p-126f};
+
+static double divisor_at(const int64_t *at)
+{
+    return (double)divisors[at[0]];
+}
+
+// Rows of all sorts, and from the middle on with nothing out of the ordinary.
+static double numerator_at(const int64_t *at)
+{
+    if (at[1] >= 32)
+        return (double)(float)(0.1 + 0.37 * (double)at[1] + (double)at[0]);
+    return (double)numerators[(at[1] + 5 * at[0]) % COUNT(numerators)];
+}
+
+static double quotient_at(const int64_t *at)
+{
+    return (double)((float)numerator_at(at) / (float)divisor_at(at));
+}
+
+static double mixed_at(const int64_t *at)
+{
+    float twice = (float)numerator_at(at) * 2;
+    return (double)(twice / (float)divisor_at(at) * twice);
+}
+
+// A divisor of a row that is reduced, and of a row of a map; the numerator is needed again.
+static const struct {
+    const char *divisor, *sizes;
+} rows[] = {
+    {"max(d, axis = -1, keepdims = true)", "C=64"   },
+    {"max(d, axis = -1, keepdims = true)", "C=63"   },
+    {"max(d, axis = -1, keepdims = true)", "C=1024" },
+    {"max(d, axis = -1, keepdims = true)", "C=40000"},
+    {"d[:, :1]",                           "C=64"   },
+    {"d[:, :1]",                           "C=63"   },
+};
+
+START_TEST(programs_divide_rows_as_one_by_one)
+{
+    struct exact e;
+    char text[512];
+    snprintf(text, sizeof text,
+             "program p(C)\ninput x : f32[17, C]\ninput d : f32[17, C]\nm = %s\nt = x * 2\n"
+             "output y = x / m\noutput z = t / m * t\n",
+             rows[_i].divisor);
+    exact_open(&e, text, rows[_i].sizes);
+    exact_set(&e, "x", numerator_at);
+    exact_set(&e, "d", divisor_at);
+    exact_run(&e);
+    exact_values(&e, "y", quotient_at, 0);
+    exact_values(&e, "z", mixed_at, 0);
+    exact_close(&e);
+}
+END_TEST
+
+static float scalar;
+
+static double scalar_at(const int64_t *at)
+{
+    (void)at;
+    return (double)scalar;
+}
+
+static double by_scalar_at(const int64_t *at)
+{
+    return (double)((float)numerator_at(at) / scalar);
+}
+
+static double by_scalar_across_at(const int64_t *at)
+{
+    return by_scalar_at((const int64_t[]){at[1], at[0]});
+}
+
+static const float scalars[] = {0.1f, -0.0f, INFINITY, 1e-40f, 0x1.fffffep+0f};
+
+// A scalar divides a map, through tiles too, and what a reduction along either axis takes.
+START_TEST(programs_divide_by_a_scalar_as_one_by_one)
+{
+    struct exact e;
+    scalar = scalars[_i];
+    exact_open(&e,
+               "program p\ninput x : f32[8, 64]\ninput s : f32[]\noutput y = x / s\n"
+               "output t = transpose(x) / s\noutput a = max(abs(x / s), axis = 0)\n"
+               "output b = max(abs(x / s), axis = 1)\n",
+               NULL);
+    exact_set(&e, "x", numerator_at);
+    exact_set(&e, "s", scalar_at);
+    exact_run(&e);
+    exact_values(&e, "y", by_scalar_at, 0);
+    exact_values(&e, "t", by_scalar_across_at, 0);
+    for (int axis = 0; axis < 2; axis++)
+        for (int i = 0; i < (axis ? 8 : 64); i++) {
+            double largest = -INFINITY;
+            for (int j = 0; j < (axis ? 64 : 8); j++) {
+                double q =
+                    fabs(by_scalar_at(axis ? (const int64_t[]){i, j} : (const int64_t[]){j, i}));
+                largest = isnan(q) || isnan(largest) ? NAN : fmax(largest, q);
+            }
+            double got = exact_got(&e, axis ? "b" : "a", i);
+            ck_assert(isnan(largest) ? isnan(got) : got == largest);
+        }
+    exact_close(&e);
+}
+END_TEST
+
+static double ordinary_at(const int64_t *at)
+{
+    return (double)(float)(0.1 + 0.37 * (double)at[1] + (double)at[0]);
+}
+
+static double ordinary_quotient_at(const int64_t *at)
+{
+    return (double)((float)ordinary_at(at) / 0.1f);
+}
+
+static double rounded_quotient_at(const int64_t *at)
+{
+    return (double)rintf((float)ordinary_at(at) / 0.1f);
+}
+
+static double identity(const int64_t *at)
+{
+    return at[0] == at[1];
+}
+
+START_TEST(a_contraction_divides_its_operand_as_one_by_one)
+{
+    struct exact e;
+    scalar = 0.1f;
+    exact_open(&e,
+               "program p\ninput x : f32[32, 64]\ninput w : f32[64, 64]\ninput s : f32[]\n"
+               "output y = round(x / s) @ w\noutput z = (x @ w) / s\noutput c = x / 0.1\n",
+               NULL);
+    exact_set(&e, "x", ordinary_at);
+    exact_set(&e, "w", identity);
+    exact_set(&e, "s", scalar_at);
+    exact_run(&e);
+    exact_values(&e, "y", rounded_quotient_at, 0);
+    exact_values(&e, "z", ordinary_quotient_at, 0);
+    exact_values(&e, "c", ordinary_quotient_at, 0);
+    exact_close(&e);
+}
+END_TEST
+
+Suite *division_suite(void)
+{
+    Suite *s = suite_create("division");
+    TCase *t = tcase_create("division");
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, one_step_from_within_an_ulp_makes_the_nearest_reciprocal);
+    tcase_add_test(t, quotients_are_those_of_divisions);
+    tcase_add_loop_test(t, programs_divide_rows_as_one_by_one, 0, COUNT(rows));
+    tcase_add_loop_test(t, programs_divide_by_a_scalar_as_one_by_one, 0, COUNT(scalars));
+    tcase_add_test(t, a_contraction_divides_its_operand_as_one_by_one);
+    suite_add_tcase(s, t);
+    return s;
+}
