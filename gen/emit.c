@@ -150,7 +150,7 @@ static void emit_store(struct emitter *e, int store)
 {
     const struct node *node = e->nest->stores[store];
     const char *type = dtype_info[node->dtype].storage, *name = argument_name(e, node, true);
-    const char *value = spelled(e, e->nest->store_values[store]);
+    const char *value = spelled(e, stored_value(e, store));
     if (is_vector_store(e, store))
         fprintf(e->out, "        y%d.v[j] = to_storage<%s>(%s);\n", store, type, value);
     else
@@ -168,7 +168,7 @@ static void emit_store_body(struct emitter *e)
     for (int i = 0; i < nest->n_stores; i++) {
         if (stores_per_row(nest, i))
             continue;
-        values[n_values++] = nest->store_values[i];
+        values[n_values++] = stored_value(e, i);
         if (is_vector_store(e, i))
             fprintf(e->out, "    Vec<%s, %s> y%d;\n", dtype_info[nest->stores[i]->dtype].storage,
                     e->lanes_text, i);
@@ -178,7 +178,7 @@ static void emit_store_body(struct emitter *e)
     for (int i = 0; i < nest->n_stores; i++) {
         if (stores_per_row(nest, i))
             continue;
-        emit_value(e, nest->store_values[i]);
+        emit_value(e, stored_value(e, i));
         emit_store(e, i);
     }
     fputs("    }\n", e->out);

@@ -64,6 +64,8 @@ const char *spelled(struct emitter *e, const struct value *v);
 bool is_kept(const struct emitter *e, const struct value *v);
 // Of an array that has it for all lanes: of Elements, or of the function being written.
 const char *lanes_name(struct emitter *e, const struct value *v);
+// What a store per element rounds: that need not have been rounded to the same format before.
+const struct value *stored_value(struct emitter *e, int store);
 // Writes the temporaries that `v` needs and do not exist yet.
 void emit_value(struct emitter *e, const struct value *v);
 // One load for all lanes.

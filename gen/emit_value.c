@@ -222,6 +222,14 @@ static const char *definition(struct emitter *e, const struct value *v)
     return text ? text : operator_text(e, v);
 }
 
+const struct value *stored_value(struct emitter *e, int store)
+{
+    const struct value *v = e->nest->store_values[store];
+    bool narrow = v->dtype == DT_f16 || v->dtype == DT_bf16;
+    bool is_cast = v->kind == VALUE_op && v->node->op == OP_cast && !is_row_value(e, v);
+    return narrow && is_cast && v->dtype == e->nest->stores[store]->dtype ? v->in[0] : v;
+}
+
 static void emit_temporary(struct emitter *e, const struct value *v)
 {
     const char *text = definition(e, v);
