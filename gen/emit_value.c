@@ -193,6 +193,14 @@ static const char *wrapping_text(struct emitter *e, const struct value *v)
                       spelled(e, v->in[1]));
 }
 
+// Lanes of bf16 come two from a word.
+static const char *lane_text(struct emitter *e, const struct value *v)
+{
+    if (is_uniform_load(e, v))
+        return "";
+    return v->dtype == DT_bf16 ? ", j" : ".v[j]";
+}
+
 static const char *definition(struct emitter *e, const struct value *v)
 {
     struct gen *g = e->f->g;
@@ -201,7 +209,7 @@ static const char *definition(struct emitter *e, const struct value *v)
     case VALUE_load:
         if (e->whole_row)
             return arena_text(g, "to_compute(%s)", guarded_access_text(e, v, false));
-        return arena_text(g, "to_compute(e.x%d%s)", v->id, is_uniform_load(e, v) ? "" : ".v[j]");
+        return arena_text(g, "to_compute(e.x%d%s)", v->id, lane_text(e, v));
     case VALUE_index:
         return arena_text(g, "(long long)%s", index_text(e, v->index, at_lane));
     case VALUE_select:

@@ -95,6 +95,19 @@ __device__ __forceinline__ float to_compute(bfloat_t x)
     return of_bits((uint32)x.bits << 16);
 }
 
+// Lane j, known once loops are unrolled: one instruction on the word that has two of them.
+template <int lanes>
+__device__ __forceinline__ float to_compute(const Vec<bfloat_t, lanes> &x, int j)
+{
+    if constexpr (lanes == 1) {
+        return to_compute(x.v[j]);
+    } else {
+        uint32 words[lanes / 2];
+        memcpy(words, &x, sizeof x);
+        return of_bits(j % 2 ? words[j / 2] & 0xffff0000u : words[j / 2] << 16);
+    }
+}
+
 template <typename T> __device__ __forceinline__ T to_compute(T x)
 {
     return x;
