@@ -2,8 +2,9 @@
 // them.
 //
 // Acc is trivially copyable and a multiple of 4 bytes long; combine(into, from) folds `from` into
-// `into`.  The order is fixed: the lower thread always stands left, so every thread ends with the
-// same bits and every run with the same ones.  Blocks are one-dimensional in threads.
+// `into`, and gives the same bits either way round.  What is combined with what is fixed, so every
+// thread ends with the same bits and every run with the same ones.  Blocks are one-dimensional in
+// threads.
 #pragma once
 #include "types.cuh"
 
@@ -35,11 +36,8 @@ __device__ __forceinline__ void warp_reduce(Acc &acc, Combine combine)
                   "a power of two up to 32");
 #pragma unroll
     for (int flip = 1; flip < WIDTH; flip *= 2) {
-        Acc other = shuffle_xor(acc, flip);
-        bool upper = threadIdx.x & flip;
-        Acc left = upper ? other : acc, right = upper ? acc : other;
-        combine(left, right);
-        acc = left;
+        const Acc other = shuffle_xor(acc, flip);
+        combine(acc, other);
     }
 }
 
