@@ -255,6 +255,39 @@ static double by_scalar_across_at(const int64_t *at)
     return by_scalar_at((const int64_t[]){at[1], at[0]});
 }
 
+START_TEST(programs_divide_any_rows_as_one_by_one)
+{
+    enum { COLUMNS = 64 };
+    struct exact e;
+    int n_rows = exact_on_gpu() ? 1 << 17 : 1 << 11, n = n_rows * COLUMNS;
+    double *x = calloc((size_t)n, sizeof *x), *d = calloc((size_t)n, sizeof *d);
+    double *right = calloc((size_t)n, sizeof *right);
+    state = 2;
+    for (int i = 0; i < n_rows; i++) {
+        enum kind kind = random_bits() % N_KINDS;
+        float divisor = divisor_of(kind);
+        for (int j = i * COLUMNS; j < (i + 1) * COLUMNS; j++) {
+            float numerator = numerator_of(kind, divisor);
+            x[j] = (double)numerator;
+            d[j] = (double)divisor;
+            right[j] = (double)(numerator / divisor);
+        }
+    }
+    exact_open(&e,
+               "program p(R)\ninput x : f32[R, 64]\ninput d : f32[R, 64]\n"
+               "output y = x / max(d, axis = -1, keepdims = true)\n",
+               exact_on_gpu() ? "R=131072" : "R=2048");
+    exact_list(&e, "x", n, x);
+    exact_list(&e, "d", n, d);
+    exact_run(&e);
+    exact_expect(&e, "y", n, right, 0);
+    exact_close(&e);
+    free(x);
+    free(d);
+    free(right);
+}
+END_TEST
+
 static const float scalars[] = {0.1f, -0.0f, INFINITY, 1e-40f, 0x1.fffffep+0f};
 
 // A scalar divides a map, through tiles too, and what a reduction along either axis takes.
@@ -334,6 +367,7 @@ Suite *division_suite(void)
     tcase_add_test(t, one_step_from_within_an_ulp_makes_the_nearest_reciprocal);
     tcase_add_test(t, quotients_are_those_of_divisions);
     tcase_add_loop_test(t, programs_divide_rows_as_one_by_one, 0, COUNT(rows));
+    tcase_add_test(t, programs_divide_any_rows_as_one_by_one);
     tcase_add_loop_test(t, programs_divide_by_a_scalar_as_one_by_one, 0, COUNT(scalars));
     tcase_add_test(t, a_contraction_divides_its_operand_as_one_by_one);
     suite_add_tcase(s, t);
