@@ -168,6 +168,7 @@ START_TEST(quotients_are_those_of_divisions)
                       "%a / %a is %a, not %a", (double)n[i], (double)d[i / 8], (double)right,
                       (double)q[i]);
     }
+    host_unload(library);
     free(n);
     free(q);
     free(d);
