@@ -97,7 +97,8 @@ def bench_on_files(command, row, out, given):
         for name, tensor in given.items():
             save(f"{folder}/{name}.npy", tensor)
         files = [word for name in given for word in ("--in", f"{name}={folder}/{name}.npy")]
-        bench, why = bench_on(command, row, out, *files, "--out", f"y={folder}/out.npy")
+        bench, why = bench_on(command, row, out, *files, "--out",
+                              f"{programs.output(row['program'])}={folder}/out.npy")
         dtype = next(iter(given.values())).dtype
         return bench, why, load(f"{folder}/out.npy", dtype) if bench else None
     finally:

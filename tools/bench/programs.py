@@ -39,10 +39,23 @@ def transpose_add(a, b):
     return a.T + b
 
 
+def matmul(a, b):
+    return a @ b
+
+
+def mlp(x, w1, b1, w2, b2):
+    return F.linear(F.gelu(F.linear(x, w1, b1)), w2, b2) + x
+
+
+def attention_scores(q, k, mask):
+    return torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 + mask, -1)
+
+
 def quant_linear(x, logits, w, bias):
+    """The steps are taken in float32 in any case: in float64 some elements would fall to the other side of one."""
     alpha = torch.sigmoid(logits)[:, :, None]
-    scale = torch.clamp(torch.max(torch.abs(x)), min=1e-8) / 127
-    xq = torch.clamp(torch.round(x / scale), -127, 127) * scale
+    scale = torch.clamp(torch.max(torch.abs(x.float())), min=1e-8) / 127
+    xq = torch.clamp(torch.round(x.float() / scale), -127, 127).to(x.dtype) * scale
     return F.linear(alpha * xq + (1 - alpha) * x, w, bias)
 
 
@@ -71,6 +84,15 @@ def inputs(program, size):
             return {"x": normal(size["R"], size["N"])}
         case "transpose_add":
             return {name: normal(size["N"], size["N"]) for name in "ab"}
+        case "matmul":
+            return {name: normal(size["N"], size["N"]) for name in "ab"}
+        case "mlp":
+            b, d, h = size["B"], size["D"], size.get("H", 4 * size["D"])
+            return {"x": normal(b, d), "w1": normal(h, d, scale=d**-0.5), "b1": normal(h),
+                    "w2": normal(d, h, scale=h**-0.5), "b2": normal(d)}
+        case "attention_scores":
+            b, h, t, s, d = (size[name] for name in "BHTSD")
+            return {"q": normal(b, h, t, d), "k": normal(b, h, s, d), "mask": normal(t, s)}
         case "quant_linear":
             b, t, d = size["B"], size["T"], size["D"]
             n = size.get("N", d)
@@ -79,6 +101,11 @@ def inputs(program, size):
             b, i, o = size["B"], size["I"], size["O"]
             return {"x": normal(b, i), "w": normal(o, i, scale=i**-0.5), "bias": normal(o), "subtract": normal(o)}
     raise KeyError(program)
+
+
+def output(program):
+    """The name of the program's output."""
+    return "p" if program == "attention_scores" else "y"
 
 
 def function(program):
