@@ -124,10 +124,8 @@ static quern_status try_candidate(struct quern_tuning *t, const struct tuned_ker
     *plan = NULL;
     char *why = strdup(wrong ? wrong : quern_message(t->q));
     free(wrong);
-    if (!why || status == QUERN_MEMORY) {
-        free(why);
-        return status ? status : report(t->q, QUERN_MEMORY, "out of memory");
-    }
+    if (!why)
+        return report(t->q, QUERN_MEMORY, "out of memory");
     status = set_aside(t, one, status ? QUERN_FAILED : QUERN_WRONG, why);
     free(why);
     return status;

@@ -94,6 +94,7 @@ static const struct {
     {"tune",         tune_suite        },
     {"gpu",          gpu_suite         },
     {"gpu_weights",  gpu_weights_suite },
+    {"gpu_tune",     gpu_tune_suite    },
     {"npy",          npy_suite         },
     {"command",      command_suite     },
     {"run",          run_suite         },

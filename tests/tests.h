@@ -22,6 +22,7 @@ Suite *wisdom_suite(void);
 Suite *tune_suite(void);
 Suite *gpu_suite(void);
 Suite *gpu_weights_suite(void);
+Suite *gpu_tune_suite(void);
 Suite *npy_suite(void);
 Suite *command_suite(void);
 Suite *run_suite(void);
