@@ -241,7 +241,8 @@ static quern_status settle(struct quern_tuning *t)
         return status;
     take_samples(&base, us, n);
     take_samples(&best, us + (n_plans - 1) * n, n);
-    if (n_plans == 2 && median_ratio(us + n, us, n) > 1 - margin) {
+    if (n_plans == 2 &&
+        (median_ratio(us + n, us, n) > 1 - margin || best.median_us >= base.median_us)) {
         drop_choices(t);
         best = base;
     }

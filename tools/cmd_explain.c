@@ -9,8 +9,8 @@
 static enum exit_status choose_arch(struct session *s, const char **arch)
 {
     const struct options *o = s->options;
-    *arch = o->n_archs ? o->archs[0] : NULL;
-    if (o->device == QUERN_DEVICE_HOST)
+    *arch = o->n_archs && strcmp(o->archs[0], "native") ? o->archs[0] : NULL;
+    if (o->device != QUERN_DEVICE_AUTO)
         return STATUS_done;
     enum exit_status status = session_arch(s, 0, arch);
     if (status != STATUS_done || !s->native || strcmp(s->native, *arch))
@@ -55,8 +55,8 @@ enum exit_status cmd_explain(const struct options *o)
     struct session s;
     if (o->n_archs > 1)
         return complain(STATUS_usage, "explain takes one --arch, got %d", o->n_archs);
-    bool on_host = o->device == QUERN_DEVICE_HOST;
-    enum exit_status status = session_open(&s, o, on_host ? QUERN_DEVICE_HOST : QUERN_DEVICE_NONE);
+    bool named = o->device != QUERN_DEVICE_AUTO;
+    enum exit_status status = session_open(&s, o, named ? o->device : QUERN_DEVICE_NONE);
     if (status != STATUS_done)
         return status;
     status = explain(&s);
