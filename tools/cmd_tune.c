@@ -14,11 +14,13 @@ struct tune {
 
 // ---- text ----
 
-static int by_median(const void *a, const void *b)
+// Those that met each other in turns come first: their medians are of the same minutes.
+static int by_rank(const void *a, const void *b)
 {
     const quern_candidate *x = a, *y = b;
-    double p = x->n_samples ? x->median_us : 1e300, q = y->n_samples ? y->median_us : 1e300;
-    return (p > q) - (p < q);
+    if (x->n_samples != y->n_samples)
+        return y->n_samples - x->n_samples;
+    return (x->median_us > y->median_us) - (x->median_us < y->median_us);
 }
 
 static void print_candidate(FILE *out, const quern_candidate *c)
@@ -31,7 +33,7 @@ static void print_candidate(FILE *out, const quern_candidate *c)
         fprintf(out, "                 %.*s\n", (int)strcspn(c->why, "\n"), c->why);
 }
 
-// The candidates of one kernel, from the i-th of all on, fastest first; returns how many.
+// The candidates of one kernel, from the i-th of all on, the best first; returns how many.
 static int print_kernel(FILE *out, const quern_tuning *tuning, int i)
 {
     int n = quern_tuning_n_candidates(tuning), count = 0;
@@ -44,7 +46,7 @@ static int print_kernel(FILE *out, const quern_tuning *tuning, int i)
     if (!all)
         return n;
     fprintf(out, "%s\n", all[0].kernel);
-    qsort(all, (size_t)count, sizeof *all, by_median);
+    qsort(all, (size_t)count, sizeof *all, by_rank);
     for (int k = 0; k < count; k++)
         print_candidate(out, &all[k]);
     free(all);
