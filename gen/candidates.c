@@ -132,10 +132,14 @@ static void choose_schedule(struct fusion *f, const struct nest *nest,
         describe(f->g, l, k);
 }
 
-static void choose_among(struct gen *g, const struct launch *launches, int n,
+// The candidate of a launch of several phases that is none: its nests are kernels of their own.
+static const char separate[] = "separate";
+
+// The launch with the chosen text, else the first; false: the nests are to be separate.
+static bool choose_among(struct gen *g, const struct launch *launches, int n,
                          const struct compile_options *o, struct kernel *k, struct launch *out)
 {
-    struct candidate *candidates = arena_new(g, struct candidate, n);
+    struct candidate *candidates = arena_new(g, struct candidate, n + 1);
     const char *chosen = chosen_text(o, k->name);
     int at = 0;
     for (int i = 0; i < n; i++) {
@@ -143,10 +147,14 @@ static void choose_among(struct gen *g, const struct launch *launches, int n,
         if (chosen && !strcmp(chosen, candidates[i].spec))
             at = i;
     }
+    candidates[n] = (struct candidate){separate, launches[0].separate_us};
+    if (chosen && !strcmp(chosen, separate))
+        return false;
     *out = launches[at];
     k->spec = candidates[at].spec;
     if (o->list_candidates)
-        k->candidates = candidates, k->n_candidates = n;
+        k->candidates = candidates, k->n_candidates = n + 1;
+    return true;
 }
 
 // C identifiers of a bounded length: what profilers show and what names files.
@@ -162,14 +170,17 @@ void choose_launch(struct fusion *f, int first, const struct compile_options *o,
 {
     struct launch launches[MAX_LAUNCHES];
     const struct nest *nest = f->nests[first];
-    int n = o->separate ? 0 : stitch(f, first, o->alignment ? o->alignment : 16, launches);
-    k->family = n ? "stitch" : family_name[nest->family];
+    bool alone = o->separate || first < f->alone_until;
+    int n = alone ? 0 : stitch(f, first, o->alignment ? o->alignment : 16, launches);
+    k->family = "stitch";
     k->name = kernel_name(f->g, f, k, first);
-    if (n) {
-        choose_among(f->g, launches, n, o, k, out);
+    if (n && choose_among(f->g, launches, n, o, k, out))
         return;
-    }
+    if (n)
+        f->alone_until = first + launches[0].n_phases;
     struct scheduled s;
+    k->family = family_name[nest->family];
+    k->name = kernel_name(f->g, f, k, first);
     choose_schedule(f, nest, o, k, &s);
     launch_alone(f, &s, out);
 }
@@ -183,6 +194,8 @@ void note_unused_specs(struct gen *g, const struct compile_options *o, const str
         for (int k = 0; k < p->n_kernels; k++)
             if (!strcmp(p->kernels[k].name, c->kernel))
                 found = &p->kernels[k];
+        if (!found && !strcmp(c->spec, separate))
+            continue; // that is what became of it
         if (!found)
             note_at(g, nowhere, "there is no kernel %s for the spec `%s`", c->kernel, c->spec);
         else if (strcmp(found->spec, c->spec))

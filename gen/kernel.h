@@ -95,6 +95,7 @@ struct fusion {
     struct nest **home; // per node: the nest that computes it, NULL: recomputed where it is used
     int *depth;         // per node: operators that would be recomputed in a row
     int *loads;         // per node: at least as many as the tensors that recomputing it would read
+    int alone_until;    // the nests before that one are not stitched
 };
 
 // nest.c: nests as they are made
@@ -308,9 +309,9 @@ struct launch {
     int n_phases, threads;
     int64_t blocks;
     unsigned shared_bytes;
-    bool cooperative; // some phase waits
-    double predicted_us;
-    enum origin *origin; // per node; NULL: all are settled
+    bool cooperative;                 // some phase waits
+    double predicted_us, separate_us; // as it is; its phases as kernels of their own
+    enum origin *origin;              // per node; NULL: all are settled
     int64_t *own_at; // per node: where in its shared memory a block keeps its own copy; 0: nowhere
 };
 

@@ -245,7 +245,9 @@ int stitch(struct fusion *f, int first, int alignment, struct launch *launches)
         if (l->n_phases < n_phases)
             continue;
         l->n_phases = n_phases;
-        l->predicted_us = (LAUNCH + taken[(of + i) % N][n_phases - 1]) / CLOCKS_PER_US;
+        double clocks = LAUNCH + taken[(of + i) % N][n_phases - 1];
+        l->predicted_us = clocks / CLOCKS_PER_US;
+        l->separate_us = (clocks + gained[(of + i) % N][n_phases - 1]) / CLOCKS_PER_US;
         finish(f, l, first);
         launches[n++] = *l;
     }

@@ -133,6 +133,40 @@ START_TEST(phases_agree_with_the_reference)
 }
 END_TEST
 
+// The last candidate of a stitched kernel: its phases as kernels of their own.
+START_TEST(phases_can_be_chosen_to_be_separate)
+{
+    static const struct chosen_spec chosen[] = {
+        {"down_0_stitch", "separate"}
+    };
+    struct size sizes[] = {
+        {"M", 256},
+        {"N", 128}
+    };
+    struct compile_options o = {.sizes = sizes, .n_sizes = 2, .list_candidates = true};
+    struct compiled joined, apart;
+    char *text = typed(probes[3].text, "f32");
+    compile_right_text(&joined, text, &o);
+    const struct kernel *k = joined.program.kernels;
+    ck_assert_int_eq(joined.program.n_kernels, 1);
+    ck_assert_int_ge(k->n_candidates, 2);
+    ck_assert_str_eq(k->candidates[0].spec, k->spec);
+    ck_assert_str_eq(k->candidates[k->n_candidates - 1].spec, "separate");
+    for (int i = 0; i < k->n_candidates; i++)
+        ck_assert_double_gt(k->candidates[i].predicted_us, 0);
+    o.specs = chosen, o.n_specs = 1;
+    compile_right_text(&apart, text, &o);
+    ck_assert_str_eq(apart.shown, "");
+    ck_assert_int_eq(apart.program.n_kernels, 3);
+    ck_assert_str_eq(apart.program.kernels[0].name, "down_0_columns");
+    ck_assert_str_eq(apart.program.kernels[1].name, "down_1_columns");
+    ck_assert_str_eq(apart.program.kernels[2].name, "down_2_map");
+    compiled_free(&joined);
+    compiled_free(&apart);
+    free(text);
+}
+END_TEST
+
 // ---- one kernel, launched by hand ----
 
 struct memory {
@@ -287,6 +321,7 @@ Suite *stitch_suite(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, short_kernels_become_phases, 0, N_STITCHED);
     tcase_add_loop_test(t, phases_agree_with_the_reference, 0, 3);
+    tcase_add_test(t, phases_can_be_chosen_to_be_separate);
     tcase_add_loop_test(t, fewer_blocks_give_the_same_bits, 0, N_STITCHED);
     tcase_add_loop_test(t, a_barrier_left_out_is_seen, 0, N_STITCHED - 1);
     tcase_add_loop_test(t, what_a_phase_wrote_is_read_coherently, 0, COUNT(probes));
