@@ -117,6 +117,26 @@ static bool share(struct fusion *f, struct scheduled *s, int threads, int cluste
     return true;
 }
 
+// A shared row that is all in registers, with the next one coming through shared memory: as many
+// clusters as run at once walk through the rows.
+static bool stage(struct fusion *f, struct scheduled *s, int staged_bytes)
+{
+    const struct target *t = f->target;
+    struct spec *spec = &s->spec;
+    int64_t rows = s->nest->extent[VAR_r];
+    int64_t at = ceil_div(s->shared_bytes, 128) * 128;
+    int64_t shared = at + (int64_t)spec->items * spec->threads * staged_bytes;
+    int64_t clusters = (int64_t)spec->blocks_per_sm * t->n_sms / spec->cluster;
+    if (spec->parked || !staged_bytes || rows < 2 * clusters || shared > t->shared_per_block ||
+        spec->blocks_per_sm * (shared + 1024) > t->shared_per_sm || clusters < 1)
+        return false;
+    spec->staged = spec->looped = true;
+    spec->staging_at = (int)at, spec->staged_bytes = staged_bytes;
+    s->shared_bytes = (unsigned)shared;
+    s->blocks = clusters * spec->cluster;
+    return true;
+}
+
 // The fewest blocks, of half an SM's threads if possible: then one block loads while the other one
 // reduces.
 void cluster_rows(struct fusion *f, struct scheduled *s, const struct accesses *a, int vector_bytes)
@@ -145,5 +165,7 @@ bool cluster_as(struct fusion *f, struct scheduled *s, const struct accesses *a,
         vectors < (int64_t)threads * cluster)
         return false;
     vector_bytes += early_bytes(f, s->nest) * s->spec.vec;
-    return share(f, s, threads, cluster, vector_bytes, parked_bytes(f, s, a));
+    int staged_bytes = parked_bytes(f, s, a);
+    return share(f, s, threads, cluster, vector_bytes, staged_bytes) &&
+           (w->way != WAY_cluster_staged || stage(f, s, staged_bytes));
 }

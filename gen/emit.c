@@ -66,7 +66,7 @@ static struct load_times load_times(struct emitter *e)
             continue;
         if (rows && (spec->staged || spec->parked) && can_stage(e->f, nest, v, spec->vec))
             times.staged[i] = true;
-        else if (rows && spec->staged && !(v->variables & 1u << VAR_r))
+        else if (rows && spec->staged && spec->cluster == 1 && !(v->variables & 1u << VAR_r))
             times.columns[i] = true;
         else
             (rows && spec->late && last ? times.late : times.early)[i] = true;

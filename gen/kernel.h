@@ -194,14 +194,15 @@ struct tiling {
 // What a spec is asked to be, besides right; 0: as the model chooses.
 enum way {
     WAY_any,
-    WAY_only,      // columns, gemm: there is but one
-    WAY_flat,      // map: no tiles
-    WAY_tiled,     // map: through shared memory
-    WAY_kept,      // rows: in the registers of one block
-    WAY_staged,    // rows: the next one comes through shared memory meanwhile
-    WAY_clustered, // rows: in several blocks
-    WAY_streamed,  // rows: read again by every phase
-    WAY_phase      // any: of a launch whose blocks have so many threads, one to an SM
+    WAY_only,           // columns, gemm: there is but one
+    WAY_flat,           // map: no tiles
+    WAY_tiled,          // map: through shared memory
+    WAY_kept,           // rows: in the registers of one block
+    WAY_staged,         // rows: the next one comes through shared memory meanwhile
+    WAY_clustered,      // rows: in several blocks
+    WAY_cluster_staged, // rows: in several blocks, the next one comes meanwhile
+    WAY_streamed,       // rows: read again by every phase
+    WAY_phase           // any: of a launch whose blocks have so many threads, one to an SM
 };
 enum wish {
     WISH_vec, // at most

@@ -39,7 +39,7 @@ static bool stage_rows(struct fusion *f, struct scheduled *s, const struct acces
         shared > t->shared_per_block || blocks < 1 ||
         s->blocks < walks * (int64_t)blocks * t->n_sms)
         return false;
-    spec->staged = true, spec->late = false;
+    spec->staged = spec->looped = true, spec->late = false;
     spec->staging_at = at, spec->staged_bytes = bytes;
     s->shared_bytes = (unsigned)shared;
     s->blocks = (int64_t)blocks * t->n_sms;
@@ -113,7 +113,7 @@ bool schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses 
     spec->vec = dividing(cols, spec->vec);
     int64_t vectors = max64(ceil_div(cols, spec->vec), 1);
     int vector_bytes = kept_bytes(a) * spec->vec;
-    if (w->way == WAY_clustered)
+    if (w->way == WAY_clustered || w->way == WAY_cluster_staged)
         return cluster_as(f, s, a, vector_bytes, w);
     if (w->way != WAY_any && w->way != WAY_phase)
         return share_as(f, s, a, vectors, vector_bytes, w);

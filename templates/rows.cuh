@@ -16,14 +16,16 @@
 // Where one block cannot keep a row, the Spec::cluster blocks of a cluster share it: the threads of
 // all of them, one after the other, are the row's threads.  What is more than their registers hold,
 // Spec::parked vectors a thread, waits in shared memory, from which each phase takes it again.
+// Clusters that are staged walk through rows as blocks do; a row is in registers when the next one
+// is sent for, so that one buffer is enough.
 
 // The sets of slots take turns: who writes a set has passed the barrier that every reader of what
-// was there comes to after reading it.
-template <int p, typename Acc> __device__ inline void reduce_cluster(Acc &acc)
+// was there comes to after reading it.  turn: phases of the rows before this one
+template <int p, typename Acc> __device__ inline void reduce_cluster(Acc &acc, int turn)
 {
-    constexpr int slots_at = (Spec::threads / 32 + p % 2 * Spec::cluster) * Spec::acc_bytes;
+    const int slots_at = (Spec::threads / 32 + (p + turn) % 2 * Spec::cluster) * Spec::acc_bytes;
     Acc *slots = (Acc *)(dynamic_shared() + slots_at);
-    if constexpr (p == 0)
+    if constexpr (p == 0 && !Spec::staged)
         cluster_wait(); // every block has begun, so that its shared memory is there
     if (threadIdx.x < Spec::cluster)
         store_remote(slots + blockIdx.x % Spec::cluster, threadIdx.x, acc);
@@ -35,7 +37,7 @@ template <int p, typename Acc> __device__ inline void reduce_cluster(Acc &acc)
 }
 
 // Every thread of the block takes part, those past the last row too: barriers count all of them.
-template <int p, typename Acc> __device__ inline void reduce_row(Acc &acc)
+template <int p, typename Acc> __device__ inline void reduce_row(Acc &acc, int turn)
 {
     auto fold = [](Acc &into, const Acc &from) { combine(into, from); };
     if constexpr (Spec::threads_per_row <= 32) {
@@ -46,7 +48,7 @@ template <int p, typename Acc> __device__ inline void reduce_row(Acc &acc)
         block_reduce<Spec::threads_per_row>(acc, fold, shared);
     }
     if constexpr (Spec::cluster > 1)
-        reduce_cluster<p>(acc);
+        reduce_cluster<p>(acc, turn);
 }
 
 __device__ inline index_t column_of(index_t item)
@@ -83,10 +85,10 @@ __device__ inline void for_parked(const Args &args, index_t r, const Use &use)
 template <int p> struct Phases {
     // The row in registers.
     static __device__ inline void run(const Args &args, index_t r, bool live, Row (&row)[1],
-                                      Elements<Spec::vec> (&e)[Spec::items])
+                                      Elements<Spec::vec> (&e)[Spec::items], int turn = 0)
     {
         if constexpr (p > 0)
-            Phases<p - 1>::run(args, r, live, row, e);
+            Phases<p - 1>::run(args, r, live, row, e, turn);
         typename Phase<p>::Acc acc[1];
         identity(acc[0]);
 #pragma unroll
@@ -100,7 +102,7 @@ template <int p> struct Phases {
                 accumulate(args, r, c, row, parked, acc);
             });
         }
-        reduce_row<p>(acc[0]);
+        reduce_row<p>(acc[0], turn);
         if (live)
             finish(args, r, row[0], acc[0]);
     }
@@ -126,7 +128,7 @@ template <int p> struct Phases {
                 }
             combine(acc[0], part[0]);
         }
-        reduce_row<p>(acc[0]);
+        reduce_row<p>(acc[0], 0);
         if (live)
             finish(args, r, row[0], acc[0]);
     }
@@ -268,9 +270,55 @@ __device__ inline void cluster_row(const Args &args)
         store_row(args, r, row[0]);
 }
 
+// Sends a cluster's next row on its way, where there is one.
+__device__ inline void issue_row(const Args &args, index_t r, Row &row)
+{
+    if (r < Spec::rows) {
+#pragma unroll
+        for (int i = 0; i < Spec::items; i++)
+            if (column_of(i) < Spec::cols)
+                stage_elements(args, r, column_of(i), staged_region(0, i));
+        load_row(args, r, row);
+    }
+    commit_copies();
+}
+
+__device__ inline void staged_clusters(const Args &args)
+{
+    Elements<Spec::vec> e[Spec::items];
+    Row row[1], next = {};
+    int turn = 0;
+    cluster_arrive();
+    issue_row(args, blockIdx.x / Spec::cluster, next);
+    cluster_wait(); // every block has begun, so that its shared memory is there
+    for (index_t r = blockIdx.x / Spec::cluster; r < Spec::rows; r += gridDim.x / Spec::cluster) {
+        wait_copies<0>();
+        row[0] = next;
+#pragma unroll
+        for (int i = 0; i < Spec::items; i++)
+            if (column_of(i) < Spec::cols) {
+                read_staged(staged_region(0, i), e[i]);
+                load_elements(args, r, column_of(i), e[i]);
+            }
+        issue_row(args, r + gridDim.x / Spec::cluster, next);
+        Phases<Spec::phases - 1>::run(args, r, true, row, e, turn);
+#pragma unroll
+        for (int i = 0; i < Spec::items; i++)
+            if (column_of(i) < Spec::cols) {
+                load_late(args, r, column_of(i), e[i]);
+                store_elements(args, r, column_of(i), row, e[i]);
+            }
+        if (blockIdx.x % Spec::cluster == 0 && threadIdx.x == 0)
+            store_row(args, r, row[0]);
+        turn += Spec::phases;
+    }
+}
+
 __device__ inline void run(const Args &args)
 {
-    if constexpr (Spec::staged)
+    if constexpr (Spec::staged && Spec::cluster > 1)
+        staged_clusters(args);
+    else if constexpr (Spec::staged)
         staged_rows(args);
     else if constexpr (Spec::cluster > 1)
         cluster_row(args);
