@@ -11,7 +11,8 @@
  * Every function that can fail returns a quern_status; quern_message() holds the sentence, for the
  * calling thread.  Handles are opaque; there are no globals; one context may be used from many
  * threads; two plans may execute at once on two streams.  One plan has one workspace, so it runs on
- * one stream at a time.  The library never exits, aborts or prints: notes go to the log callback.
+ * one stream at a time: two runs of it at once would spoil each other's results, or wait for each
+ * other for ever.  The library never exits, aborts or prints: notes go to the log callback.
  * Pointers are device pointers of the context's device (for the host device: ordinary pointers).
  */
 #ifndef QUERN_H
