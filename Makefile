@@ -1,7 +1,7 @@
 # quern: make            the command and the libraries, in build/
 #        make demo       installs what is missing, builds, runs and checks the first example
 #        make check      every test that needs no GPU, under address and undefined-behaviour sanitizers
-#        make check-gpu  the same tests on a GPU
+#        make check-gpu  the same tests on a GPU, and the examples under compute-sanitizer
 #        make fuzz       N random programs, fused, against the reference
 #        make lint       columns, format, includes, no mutable globals in gen/
 #        make golden     rewrites tests/golden from what the stages say now; read the diff
@@ -71,6 +71,7 @@ checked: all $(BUILD)/quant_linear $(BUILD)/check
 	$(BUILD)/check
 check-gpu: all $(BUILD)/quant_linear $(BUILD)/check
 	QUERN_TEST_DEVICE=cuda $(BUILD)/check
+	@sh tools/sanitize.sh $(BUILD)/quern
 fuzz: $(BUILD)/check
 	QUERN_FUZZ=$(or $(N),20000) $(BUILD)/check random
 golden: $(BUILD)/check
