@@ -21,10 +21,12 @@ struct jobs {
     int n, n_texts;
 };
 
-// Every other job has its kernels to themselves; in the rest those that are short share a launch.
+// Every other job has its kernels to themselves.  In the rest those that are short share a launch,
+// for a GPU of 16 SMs: the host device takes its time for the threads of 132.
 static void add(struct jobs *jobs, const char *text, const char *inputs, int64_t m, int64_t n)
 {
-    static const quern_plan_options options[] = {{.separate = 0}, {.separate = 1}};
+    static const quern_plan_options joined = {.arch = "sm_87"}, separate = {.separate = 1};
+    const quern_plan_options *options = getenv("QUERN_TEST_DEVICE") ? NULL : &joined;
     ck_assert_int_lt(jobs->n, MAX_JOBS);
     quern_size *sizes = jobs->sizes[jobs->n];
     sizes[0] = (quern_size){"M", m};
@@ -33,7 +35,7 @@ static void add(struct jobs *jobs, const char *text, const char *inputs, int64_t
                                       .sizes = sizes,
                                       .n_sizes = 2,
                                       .input_kind = inputs,
-                                      .options = &options[jobs->n % 2]};
+                                      .options = jobs->n % 2 ? &separate : options};
     jobs->n++;
 }
 
