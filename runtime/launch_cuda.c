@@ -14,6 +14,11 @@ struct loaded {
     CUlaunchAttribute attributes[2];
 };
 
+static unsigned cluster_blocks(const struct kernel *k)
+{
+    return k->cluster[0] * k->cluster[1] * k->cluster[2];
+}
+
 static void prepare_config(struct loaded *l, const struct kernel *k)
 {
     l->name = k->name;
@@ -25,7 +30,7 @@ static void prepare_config(struct loaded *l, const struct kernel *k)
                                  .blockDimZ = k->block[2],
                                  .sharedMemBytes = k->shared_bytes,
                                  .attrs = l->attributes};
-    if (k->cluster[0] * k->cluster[1] * k->cluster[2] > 1) {
+    if (cluster_blocks(k) > 1) {
         CUlaunchAttribute *a = &l->attributes[l->config.numAttrs++];
         a->id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
         a->value.clusterDim.x = k->cluster[0];
@@ -53,13 +58,30 @@ static quern_status fit_grid(struct cuda *d, struct loaded *l, const struct kern
     return QUERN_OK;
 }
 
-static quern_status prepare_function(struct cuda *d, struct loaded *l, const struct kernel *k)
+// Whether the GPU can ever hold a cluster: one needs its blocks' room on SMs that lie together, of
+// which some models, and a share of a GPU, have too few.
+static quern_status check_cluster(struct cuda *d, quern_plan *plan, struct loaded *l,
+                                  const struct kernel *k)
+{
+    int n = 0;
+    if (cluster_blocks(k) <= 1 || !d->cu.cuOccupancyMaxActiveClusters)
+        return QUERN_OK;
+    CUresult r = d->cu.cuOccupancyMaxActiveClusters(&n, l->function, &l->config);
+    if (!r && n > 0)
+        return QUERN_OK;
+    plan->misfit = (int)cluster_blocks(k);
+    return report(d->base.q, QUERN_DEVICE, "%s: %s has no room for a cluster of %d blocks", k->name,
+                  d->name, plan->misfit);
+}
+
+static quern_status prepare_function(struct cuda *d, quern_plan *plan, struct loaded *l,
+                                     const struct kernel *k)
 {
     TRY(d, cuModuleGetFunction, &l->function, l->module, k->name);
     if (k->shared_bytes > PLAIN_SHARED_BYTES)
         TRY(d, cuFuncSetAttribute, l->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
             (int)k->shared_bytes);
-    if (k->cluster[0] * k->cluster[1] * k->cluster[2] > PORTABLE_CLUSTER)
+    if (cluster_blocks(k) > PORTABLE_CLUSTER)
         TRY(d, cuFuncSetAttribute, l->function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
             1);
     if (d->cu.cuFuncLoad) {
@@ -68,7 +90,8 @@ static quern_status prepare_function(struct cuda *d, struct loaded *l, const str
         int registers; // asking loads it, with drivers that put it off
         TRY(d, cuFuncGetAttribute, &registers, CU_FUNC_ATTRIBUTE_NUM_REGS, l->function);
     }
-    return k->cooperative ? fit_grid(d, l, k) : QUERN_OK;
+    quern_status status = check_cluster(d, plan, l, k);
+    return !status && k->cooperative ? fit_grid(d, l, k) : status;
 }
 
 static bool is_foreign(CUresult r)
@@ -117,7 +140,7 @@ quern_status cuda_load(struct device *base, quern_plan *plan)
         prepare_config(l, &plan->program.kernels[i]);
         status = load_module(d, plan, i, l);
         if (!status)
-            status = prepare_function(d, l, &plan->program.kernels[i]);
+            status = prepare_function(d, plan, l, &plan->program.kernels[i]);
     }
     cuda_end(d, mode);
     return status;

@@ -101,6 +101,8 @@ static quern_status make_plan(quern_plan *plan, const struct plan_request *r)
     quern_status status = need_device(q, &plan->device);
     if (!status)
         status = settle_arch(plan, options->arch, options->no_load != 0);
+    if (r->max_cluster && r->max_cluster < plan->target.max_cluster)
+        plan->target.max_cluster = r->max_cluster;
     double opened = now_ms();
     if (!status)
         status = compile_plan(plan, r);
@@ -155,14 +157,12 @@ static quern_status check_request(quern *q, const quern_program *program, const 
     return check_specs(q, options);
 }
 
-quern_status plan_program(quern *q, const quern_program *program, const struct plan_request *r,
-                          quern_plan **plan)
+// misfit: as the plan has it that was not made.
+static quern_status plan_once(quern *q, const quern_program *program, const struct plan_request *r,
+                              quern_plan **plan, int *misfit)
 {
     const quern_plan_options *options = r->options;
-    *plan = NULL;
-    quern_status status = check_request(q, program, r->sizes, r->n_sizes, options);
-    if (status)
-        return status;
+    *misfit = 0;
     quern_plan *made = calloc(1, sizeof *made);
     if (!made || pthread_mutex_init(&made->lock, NULL)) {
         free(made);
@@ -174,12 +174,36 @@ quern_status plan_program(quern *q, const quern_program *program, const struct p
     made->each_run = options->each_run != 0;
     made->separate = options->separate != 0;
     made->alignment = options->alignment;
+    made->max_cluster = r->max_cluster;
     program_retain(program);
-    status = make_plan(made, r);
-    if (status)
+    quern_status status = make_plan(made, r);
+    if (status) {
+        *misfit = made->misfit;
         quern_destroy_plan(made);
-    else
+    } else {
         *plan = made;
+    }
+    return status;
+}
+
+// Clusters that the GPU cannot hold are made half as large, until they fit; rows are streamed where
+// none do.  No kernel has a larger one than the limit, so this ends.
+quern_status plan_program(quern *q, const quern_program *program, const struct plan_request *r,
+                          quern_plan **plan)
+{
+    struct plan_request request = *r;
+    int misfit = 0;
+    *plan = NULL;
+    quern_status status = check_request(q, program, r->sizes, r->n_sizes, r->options);
+    if (!status)
+        status = plan_once(q, program, &request, plan, &misfit);
+    while (status && misfit && !r->as_asked) {
+        request.max_cluster = misfit / 2;
+        request.quiet = true;
+        note(q, "%s; planned again, %s", quern_message(q),
+             misfit > 2 ? "with smaller ones" : "without clusters");
+        status = plan_once(q, program, &request, plan, &misfit);
+    }
     return status;
 }
 
@@ -189,7 +213,8 @@ quern_status quern_plan_program(quern *q, const quern_program *program, const qu
     static const quern_plan_options defaults = {0};
     if (!q || !plan)
         return report(q, QUERN_USAGE, "quern_plan_program: a null argument");
-    const struct plan_request request = {sizes, n_sizes, options ? options : &defaults, false};
+    const struct plan_request request = {
+        .sizes = sizes, .n_sizes = n_sizes, .options = options ? options : &defaults};
     return plan_program(q, program, &request, plan);
 }
 

@@ -95,7 +95,9 @@ struct quern_plan {
     enum math math;
     bool each_run, separate, loadable;
     bool by_wisdom; // its specs are those that were measured to be the fastest
+    int misfit; // blocks of a cluster that the GPU cannot hold; 0: the plan did not fail by that
     int alignment;
+    int max_cluster;            // as the request has it
     struct argument *arguments; // inputs and weights in declared order, then outputs
     int n_arguments, n_given;   // of them; those that execute is given
     pthread_mutex_t lock;       // guards what follows
@@ -118,7 +120,9 @@ struct plan_request {
     const quern_size *sizes;
     int n_sizes;
     const quern_plan_options *options;
-    bool quiet; // without the notes that another plan of the same program has had
+    bool quiet;      // without the notes that another plan of the same program has had
+    bool as_asked;   // or not at all: not with smaller clusters where these do not fit
+    int max_cluster; // blocks; 0: as the target has it
 };
 quern_status plan_program(quern *q, const quern_program *program, const struct plan_request *r,
                           quern_plan **plan);

@@ -45,8 +45,13 @@ static quern_status plan_with(const struct quern_tuning *t, const struct tuned_k
     quern_plan_options o = t->options;
     o.n_specs = list_specs(t, but, other, specs);
     o.specs = specs;
-    quern_status status = plan_program(
-        t->q, t->program, &(struct plan_request){t->sizes, t->n_sizes, &o, .quiet = true}, plan);
+    const struct plan_request request = {.sizes = t->sizes,
+                                         .n_sizes = t->n_sizes,
+                                         .options = &o,
+                                         .quiet = true,
+                                         .as_asked = true,
+                                         .max_cluster = t->base->max_cluster};
+    quern_status status = plan_program(t->q, t->program, &request, plan);
     free(specs);
     return status;
 }

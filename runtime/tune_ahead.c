@@ -34,7 +34,11 @@ static void compile_one(const struct ahead *a, const struct tried *one)
     quern_plan_options o = t->options;
     quern_plan *plan;
     o.arch = t->base->arch, o.no_load = 1, o.specs = &spec, o.n_specs = 1;
-    const struct plan_request request = {t->sizes, t->n_sizes, &o, .quiet = true};
+    const struct plan_request request = {.sizes = t->sizes,
+                                         .n_sizes = t->n_sizes,
+                                         .options = &o,
+                                         .quiet = true,
+                                         .max_cluster = t->base->max_cluster};
     if (plan_program(t->q, t->program, &request, &plan))
         return;
     const void *bytes;
