@@ -149,7 +149,8 @@ START_TEST(several_kernels_are_tuned_one_after_the_other)
                               "m = mean(x, axis = 0)\noutput y = x - m[None, :]\n";
     quern *q = open_on(QUERN_DEVICE_HOST, 0);
     // A share of the budget for each of them.
-    quern_tuning *tuning = tuned(q, two, 500, &(quern_tune_options){.budget_s = 3});
+    quern_tuning *tuning =
+        tuned(q, two, 500, &(quern_tune_options){.budget_s = 3, .plan.separate = 1});
     quern_candidate c;
     int n_kernels = 0, n_chosen = 0, n_timed = 0;
     const char *name = "";
