@@ -18,12 +18,10 @@ int runs_in_a_graph(double us)
 quern_status timer_open(struct cuda *d, struct timer *t)
 {
     *t = (struct timer){.d = d};
-    CUresult r = d->cu.cuStreamCreate(&t->stream, CU_STREAM_NON_BLOCKING);
-    if (!r)
-        r = d->cu.cuEventCreate(&t->start, CU_EVENT_DEFAULT);
-    if (!r)
-        r = d->cu.cuEventCreate(&t->stop, CU_EVENT_DEFAULT);
-    return r ? cuda_error(d, "cuStreamCreate", r) : QUERN_OK;
+    TRY(d, cuStreamCreate, &t->stream, CU_STREAM_NON_BLOCKING);
+    TRY(d, cuEventCreate, &t->start, CU_EVENT_DEFAULT);
+    TRY(d, cuEventCreate, &t->stop, CU_EVENT_DEFAULT);
+    return QUERN_OK;
 }
 
 void timer_close(struct timer *t)
