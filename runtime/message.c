@@ -19,6 +19,8 @@ struct messages {
 // For failures that have no context to keep them: opening one, or calls with a null handle.
 static _Thread_local char homeless[1024];
 
+static _Thread_local bool hushed;
+
 struct messages *messages_new(void)
 {
     struct messages *m = calloc(1, sizeof *m);
@@ -69,9 +71,16 @@ static void keep(struct messages *m, char *text)
     pthread_mutex_unlock(&m->lock);
 }
 
+void hush(bool on)
+{
+    hushed = on;
+}
+
 quern_status report(const quern *q, quern_status status, const char *format, ...)
 {
     va_list args;
+    if (hushed)
+        return status;
     va_start(args, format);
     char *text = NULL;
     if (!q)

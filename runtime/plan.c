@@ -223,6 +223,7 @@ void quern_destroy_plan(quern_plan *plan)
     if (!plan)
         return;
     struct device *d = plan->device;
+    hush(true);
     if (d && plan->loaded)
         d->unload(d, plan);
     if (d && !forked(plan->q)) {
@@ -231,6 +232,7 @@ void quern_destroy_plan(quern_plan *plan)
         d->release(d, plan->own_workspace);
         d->release(d, plan->counters);
     }
+    hush(false);
     for (int i = 0; plan->codes && i < plan->program.n_kernels; i++)
         free(plan->codes[i].bytes);
     free(plan->codes);

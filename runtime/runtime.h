@@ -21,6 +21,9 @@ void messages_free(struct messages *m);
 // has it.
 quern_status report(const quern *q, quern_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+// Whether failures of the calling thread leave the message as it is: those of cleaning up, which
+// would hide what went wrong first.
+void hush(bool on);
 // One line to the log.
 void note(const quern *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void note_lines(const quern *q, const char *text); // each line of it
