@@ -200,8 +200,10 @@ quern_status plan_program(quern *q, const quern_program *program, const struct p
     while (status && misfit && !r->as_asked) {
         request.max_cluster = misfit / 2;
         request.quiet = true;
-        note(q, "%s; planned again, %s", quern_message(q),
-             misfit > 2 ? "with smaller ones" : "without clusters");
+        if (misfit > 2)
+            note(q, "%s: planned again for %d at most", quern_message(q), misfit / 2);
+        else
+            note(q, "%s: planned again without clusters", quern_message(q));
         status = plan_once(q, program, &request, plan, &misfit);
     }
     return status;
