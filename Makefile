@@ -42,6 +42,7 @@ endif
 LIBRARY := $(GEN:%=$(BUILD)/gen/%.o) $(RUNTIME:%=$(BUILD)/runtime/%.o) $(BUILD)/templates/templates.o
 COMMAND := $(TOOLS:%=$(BUILD)/tools/%.o)
 CHECK   := $(TESTS:%=$(BUILD)/tests/%.o)
+FAKES   := $(BUILD)/fake/libcuda.so.1 $(BUILD)/fake/old/libcuda.so.1
 
 all: $(BUILD)/quern $(BUILD)/libquern.a $(BUILD)/libquern.so
 
@@ -60,8 +61,12 @@ $(BUILD)/quern: $(COMMAND) $(BUILD)/libquern.a
 	$(CC) $(LDFLAGS) $(BESIDE) -o $@ $^ $(LIBS) -ldl -lpthread -lm
 $(BUILD)/quant_linear: $(BUILD)/tools/examples/quant_linear.o $(BUILD)/libquern.a
 	$(CC) $(LDFLAGS) $(BESIDE) -o $@ $^ $(LIBS) -ldl -lpthread -lm
-$(BUILD)/check: $(CHECK) $(BUILD)/tools/npy.o $(BUILD)/libquern.a
+$(BUILD)/check: $(CHECK) $(BUILD)/tools/npy.o $(BUILD)/libquern.a | $(FAKES)
 	$(CC) $(LDFLAGS) $(BESIDE) -rdynamic -o $@ $^ $(shell pkg-config --libs check) $(LIBS) -ldl -lpthread -lm
+$(FAKES): $(wildcard tests/fake/*) # a driver without a GPU, and one that lacks what cuda.h has anew
+	@mkdir -p $(@D)
+	$(CC) $(filter-out -MMD -MP,$(CFLAGS)) -DOLD=$(if $(findstring old,$@),1,0) -shared $(LDFLAGS) -Wl,-soname,$(@F) \
+	    -o $@ $(filter %.c,$^)
 
 demo:
 	@sh tools/demo.sh

@@ -28,6 +28,17 @@ const char *beside(const char *name)
     return path;
 }
 
+const char *example(const char *file)
+{
+    static char path[PATH_MAX + 64];
+    char name[128];
+    snprintf(name, sizeof name, "examples/%s", file); // as `make bundle` lays it out
+    if (access(beside(name), R_OK) != 0)
+        snprintf(name, sizeof name, "../tools/examples/%s", file);
+    snprintf(path, sizeof path, "%s", beside(name));
+    return path;
+}
+
 const char *in_folder(const char *name) // valid until the eighth call from now
 {
     static char paths[8][PATH_MAX + 64];

@@ -10,7 +10,8 @@ struct result {
 // Runs the quern that stands beside this program.  Arguments are separated by single spaces.
 void quern(struct result *r, const char *input, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-const char *beside(const char *name); // a path in the folder of this program
+const char *beside(const char *name);  // a path in the folder of this program
+const char *example(const char *file); // the path of one of tools/examples
 const char *in_folder(
     const char *name); // a path in the test's own folder; valid until the eighth call from now
 void write_text(const char *name, const char *text); // a file in the test's own folder

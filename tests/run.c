@@ -43,6 +43,8 @@ static const struct {
     {"runtime",      runtime_suite     },
     {"plans",        plans_suite       },
     {"weights",      weights_suite     },
+    {"driver",       driver_suite      },
+    {"driver_plans", driver_plans_suite},
     {"wisdom",       wisdom_suite      },
     {"tune",         tune_suite        },
     {"gpu",          gpu_suite         },

@@ -304,6 +304,14 @@ static void tear_down(void)
     nvrtc_close(&nvrtc);
 }
 
+bool nvrtc_is_here(void)
+{
+    struct nvrtc found;
+    bool here = nvrtc_open(&found, getenv("CUDA_HOME"), 0);
+    nvrtc_close(&found);
+    return here;
+}
+
 Suite *nvrtc_suite(void)
 {
     Suite *suite = suite_create("nvrtc");

@@ -183,18 +183,10 @@ static const struct {
 START_TEST(every_example_is_right)
 {
     struct result r;
-    char name[128], *path;
-    snprintf(name, sizeof name, "examples/%s", examples[_i].file); // as `make bundle` lays it out
-    path = strdup(beside(name));
-    if (access(path, R_OK) != 0) {
-        free(path);
-        snprintf(name, sizeof name, "../tools/examples/%s", examples[_i].file);
-        path = strdup(beside(name));
-    }
-    quern(&r, NULL, "run %s %s --random 1 --check --device host", path, examples[_i].sizes);
+    quern(&r, NULL, "run %s %s --random 1 --check --device host", example(examples[_i].file),
+          examples[_i].sizes);
     ck_assert_msg(r.status == 0, "%s%s", r.err, r.out);
     ck_assert_ptr_nonnull(strstr(r.out, "ok against the f64 reference"));
-    free(path);
 }
 END_TEST
 

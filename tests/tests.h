@@ -18,6 +18,8 @@ Suite *race_suite(void);
 Suite *runtime_suite(void);
 Suite *plans_suite(void);
 Suite *weights_suite(void);
+Suite *driver_suite(void);
+Suite *driver_plans_suite(void);
 Suite *wisdom_suite(void);
 Suite *tune_suite(void);
 Suite *gpu_suite(void);
@@ -56,3 +58,5 @@ Suite *division_suite(void);
 Suite *names_suite(void);
 Suite *views_suite(void);
 Suite *extremes_suite(void);
+
+bool nvrtc_is_here(void); // test_nvrtc.c: as the command finds it
