@@ -168,6 +168,16 @@ START_TEST(weights_are_prepared_once)
 }
 END_TEST
 
+START_TEST(bench_needs_nothing_else_of_a_driver)
+{
+    struct result r;
+    quern(&r, NULL, "bench %s -D B=64 -D I=256 -D O=256", example("linear_mean_gelu.qn"));
+    expect_ran(&r);
+    ck_assert_str_eq(r.err, "");
+    expect_part(r.out, "linear_mean_gelu on fake H200 (sm_90a)");
+}
+END_TEST
+
 // ---- failures ----
 
 #define DROPPED "cache: the entry of quant_linear_0_stitch does not load on this GPU and is dropped"
@@ -287,6 +297,7 @@ Suite *driver_suite(void)
     tcase_add_test(command, a_gpu_without_room_for_a_block_is_an_error);
     tcase_add_test(command, separate_kernels_are_launched_one_by_one);
     tcase_add_test(command, weights_are_prepared_once);
+    tcase_add_test(command, bench_needs_nothing_else_of_a_driver);
     tcase_add_loop_test(command, what_the_driver_fails_with_is_one_sentence, 0, LENGTH(failures));
     tcase_add_test(command, code_that_was_just_made_is_not_made_again);
     tcase_add_test(command, without_a_usable_gpu_programs_run_on_the_host);

@@ -89,8 +89,18 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 {
     (void)device;
+    if (primary.users-- <= 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
     BEGIN("cuDevicePrimaryCtxRelease");
-    return primary.users-- > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    return CUDA_SUCCESS;
+}
+
+// What a process leaves behind is for a test to see.
+__attribute__((destructor)) static void check_balance(void)
+{
+    if (primary.users || depth)
+        fprintf(stderr, "fake driver: the context has %d users, and is current %d deep\n",
+                primary.users, depth);
 }
 
 CUresult cuCtxGetCurrent(CUcontext *context)
@@ -118,10 +128,10 @@ CUresult cuCtxPushCurrent(CUcontext context)
 
 CUresult cuCtxPopCurrent(CUcontext *context)
 {
-    BEGIN("cuCtxPopCurrent");
     if (!depth)
         return CUDA_ERROR_INVALID_CONTEXT;
     *context = stack[--depth];
+    BEGIN("cuCtxPopCurrent");
     return CUDA_SUCCESS;
 }
 
