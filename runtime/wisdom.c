@@ -59,7 +59,7 @@ static json_t *sizes_json(const struct graph *graph)
 static json_t *identity_of(const quern_plan *plan)
 {
     const struct device *d = plan->device;
-    return json_pack(
+    json_t *identity = json_pack(
         "{s:i, s:s, s:o, s:o, s:s, s:s, s:i, s:i, s:s, s:s, s:i, s:s, s:o, s:s, s:o}", "format",
         WISDOM_FORMAT, "program", plan->program.name, "sizes", sizes_json(plan->program.graph),
         "graph", graph_hash(plan), "math", math_name[plan->math], "weights",
@@ -67,6 +67,9 @@ static json_t *identity_of(const quern_plan *plan)
         plan->alignment ? plan->alignment : 16, "arch", plan->arch, "gpu", d ? d->name : "", "sms",
         d && d->native ? d->target.n_sms : 0, "driver", d && d->driver ? d->driver : "", "nvrtc",
         nvrtc_version(plan), "quern", QUERN_VERSION, "code", code_hash(plan));
+    if (identity && plan->max_cluster)
+        json_object_set_new(identity, "max_cluster", json_integer(plan->max_cluster));
+    return identity;
 }
 
 static json_t *own_record(const quern_plan *plan, const json_t *identity)

@@ -16,23 +16,25 @@
 
 enum { MOST_BYTES = 1 << 20, HASH_BYTES = 16 };
 
-// What a record is of: what names its file, and what has to be the same besides.
+// What a record is of: what names its file, and what has to be the same besides.  Optional: not to
+// be there is a value too.
 static const struct {
     const char *key;
-    bool names, of_machine, text;
+    bool names, of_machine, text, optional;
 } identity_keys[] = {
-    {"graph",     true,  false, true },
-    {"math",      true,  false, true },
-    {"weights",   true,  false, true },
-    {"separate",  true,  false, false},
-    {"alignment", true,  false, false},
-    {"arch",      true,  false, true },
-    {"gpu",       true,  true,  true },
-    {"sms",       false, true,  false},
-    {"driver",    false, true,  true },
-    {"nvrtc",     false, true,  true },
-    {"quern",     false, false, true },
-    {"code",      false, false, true },
+    {"graph",       true,  false, true,  false},
+    {"math",        true,  false, true,  false},
+    {"weights",     true,  false, true,  false},
+    {"separate",    true,  false, false, false},
+    {"alignment",   true,  false, false, false},
+    {"max_cluster", true,  false, false, true },
+    {"arch",        true,  false, true,  false},
+    {"gpu",         true,  true,  true,  false},
+    {"sms",         false, true,  false, false},
+    {"driver",      false, true,  true,  false},
+    {"nvrtc",       false, true,  true,  false},
+    {"quern",       false, false, true,  false},
+    {"code",        false, false, true,  false},
 };
 enum { N_IDENTITY = sizeof identity_keys / sizeof *identity_keys };
 
@@ -85,7 +87,8 @@ bool is_record(const json_t *record)
                  is_time(json_object_get(record, "tuned_us"));
     for (int i = 0; right && i < N_IDENTITY; i++) {
         const json_t *value = json_object_get(record, identity_keys[i].key);
-        right = identity_keys[i].text ? json_is_string(value) : json_is_integer(value);
+        right = (identity_keys[i].text ? json_is_string(value) : json_is_integer(value)) ||
+                (!value && identity_keys[i].optional);
     }
     for (size_t i = 0; right && i < json_array_size(kernels); i++)
         right = is_spec(json_array_get(kernels, i));
@@ -128,7 +131,8 @@ bool record_write(const struct cache *c, const json_t *record)
 static bool suits(const json_t *measured, const json_t *here)
 {
     const char *text = json_string_value(here);
-    return json_equal(measured, here) || (text && !strcmp(text, ANY));
+    bool equal = measured || here ? json_equal(measured, here) : true;
+    return equal || (text && !strcmp(text, ANY));
 }
 
 const char *record_difference(const json_t *a, const json_t *b, bool anywhere)

@@ -52,6 +52,34 @@ START_TEST(a_given_spec_whose_cluster_does_not_fit_is_left)
 }
 END_TEST
 
+// Not taken for one of plans whose clusters are larger, which are made first.
+START_TEST(wisdom_of_smaller_clusters_is_found)
+{
+    if (!load_driver())
+        return;
+    quern *q = open_on(QUERN_DEVICE_CUDA, 0);
+    set("FAKE_CUDA_SMS", "16");
+    set("FAKE_CUDA_CLUSTER", "4");
+    quern_plan *all = plan_long(q, &(quern_plan_options){.candidates = 1, .no_wisdom = 1});
+    ck_assert_uint_eq(all->program.kernels[0].cluster[0], 4);
+    ck_assert_int_eq(noted.n, 1);
+    struct chosen_spec chosen = {"long_0_rows", all->program.kernels[0].candidates[1].spec};
+    ck_assert(wisdom_keep(all, &chosen, 1, 9, 1));
+    quern_plan *smaller = plan_long(q, NULL);
+    ck_assert(smaller->by_wisdom);
+    ck_assert_str_eq(smaller->program.kernels[0].spec, chosen.spec);
+    ck_assert_int_eq(noted.n, 2);
+    set("FAKE_CUDA_CLUSTER", "16");
+    quern_plan *whole = plan_long(q, NULL);
+    ck_assert(!whole->by_wisdom);
+    ck_assert_int_eq(noted.n, 2);
+    quern_destroy_plan(whole);
+    quern_destroy_plan(smaller);
+    quern_destroy_plan(all);
+    quern_close(q);
+}
+END_TEST
+
 struct weighed {
     quern *q;
     quern_plan *plan;
@@ -157,6 +185,7 @@ Suite *driver_plans_suite(void)
     tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, a_given_spec_whose_cluster_does_not_fit_is_left);
+    tcase_add_test(t, wisdom_of_smaller_clusters_is_found);
     tcase_add_test(t, a_run_prepares_what_changed);
     tcase_add_test(t, a_dead_context_is_reported_and_cleaned_up);
     return s;
