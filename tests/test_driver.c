@@ -84,6 +84,20 @@ START_TEST(a_cluster_that_the_driver_refuses_does_not_fit)
 }
 END_TEST
 
+// What would run in its place is not what was to be measured.  With fast math no reference is asked
+// for, which nothing here would agree with.
+START_TEST(tuning_sets_aside_what_does_not_fit)
+{
+    struct result r;
+    set("FAKE_CUDA_SMS", "16");
+    set("FAKE_CUDA_CLUSTER", "8");
+    quern(&r, NULL, "tune %s -D R=8 -D N=100000 --math fast", in_folder("long.qn"));
+    expect_ran(&r);
+    expect_part(r.out, "\n                 long_0_rows: fake H200 has no room for a cluster of 16");
+    ck_assert_int_eq(count(r.err, "planned again"), 0);
+}
+END_TEST
+
 START_TEST(an_older_driver_is_not_asked)
 {
     struct result r;
@@ -292,6 +306,7 @@ Suite *driver_suite(void)
     tcase_add_test(command, doctor_shows_the_gpu);
     tcase_add_loop_test(command, clusters_are_as_large_as_fit, 0, LENGTH(long_rows));
     tcase_add_test(command, a_cluster_that_the_driver_refuses_does_not_fit);
+    tcase_add_test(command, tuning_sets_aside_what_does_not_fit);
     tcase_add_test(command, an_older_driver_is_not_asked);
     tcase_add_loop_test(command, a_cooperative_grid_is_what_there_is_room_for, 0, LENGTH(rooms));
     tcase_add_test(command, a_gpu_without_room_for_a_block_is_an_error);
