@@ -216,6 +216,7 @@ static int add_kernel(struct buffers *b, struct fusion *f, int first, enum kerne
     k->cluster[0] = (unsigned)l.phases->spec.cluster, k->cluster[1] = k->cluster[2] = 1;
     k->shared_bytes = l.shared_bytes;
     k->cooperative = l.cooperative;
+    k->walks = l.phases->spec.staged && l.phases->spec.cluster > 1;
     if (wants_dump(o, "schedule"))
         fprintf(o->dump_to, "== schedule %s\n%s\n", k->name, k->spec);
     if (wants_dump(o, "source"))

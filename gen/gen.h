@@ -355,6 +355,7 @@ struct kernel {
     int *args; // Args holds one pointer per entry, in this order: indices into program.buffers
     unsigned grid[3], block[3], shared_bytes, cluster[3];
     bool cooperative; // all blocks run at once; fewer of them, along x, will do
+    bool walks;       // so will fewer clusters, and more than run at once are of no use
     int alignment;    // bytes that its widest access needs of every pointer
     double bytes, flops, floor_us;
 };

@@ -59,7 +59,8 @@ static quern_status fit_grid(struct cuda *d, struct loaded *l, const struct kern
 }
 
 // Whether the GPU can ever hold a cluster: one needs its blocks' room on SMs that lie together, of
-// which some models, and a share of a GPU, have too few.
+// which some models, and a share of a GPU, have too few.  Of clusters that walk through rows it
+// gets as many as it holds: one that waited for the others to end would take as long again.
 static quern_status check_cluster(struct cuda *d, quern_plan *plan, struct loaded *l,
                                   const struct kernel *k)
 {
@@ -67,8 +68,12 @@ static quern_status check_cluster(struct cuda *d, quern_plan *plan, struct loade
     if (cluster_blocks(k) <= 1 || !d->cu.cuOccupancyMaxActiveClusters)
         return QUERN_OK;
     CUresult r = d->cu.cuOccupancyMaxActiveClusters(&n, l->function, &l->config);
-    if (!r && n > 0)
+    if (!r && n > 0) {
+        unsigned most = (unsigned)n * cluster_blocks(k);
+        if (k->walks && l->config.gridDimX > most)
+            l->config.gridDimX = most;
         return QUERN_OK;
+    }
     plan->misfit = (int)cluster_blocks(k);
     return report(d->base.q, QUERN_DEVICE, "%s: %s has no room for a cluster of %d blocks", k->name,
                   d->name, plan->misfit);

@@ -52,6 +52,41 @@ START_TEST(a_given_spec_whose_cluster_does_not_fit_is_left)
 }
 END_TEST
 
+// More would wait for the others to end, and take as long again.
+START_TEST(clusters_that_walk_are_as_many_as_fit)
+{
+    if (!load_driver())
+        return;
+    static const char text[] = "program rows(R, N)\ninput x : f32[R, N]\noutput y = softmax(x)\n";
+    quern_size sizes[] = {
+        {"R", 90   },
+        {"N", 16384}
+    };
+    quern *q = open_on(QUERN_DEVICE_CUDA, 0);
+    set("FAKE_CUDA_SMS", "16");
+    quern_plan *all = planned(q, text, &(quern_plan_options){.candidates = 1}, sizes, 2);
+    const char *walking = spec_with(all, " staged=1 staging_at=256 staged_bytes=16 cluster=4 ");
+    quern_spec spec = {"rows_0_rows", walking};
+    quern_plan *plan =
+        planned(q, text, &(quern_plan_options){.specs = &spec, .n_specs = 1}, sizes, 2);
+    const struct kernel *k = plan->program.kernels;
+    ck_assert(k->walks);
+    ck_assert_uint_eq(k->cluster[0], 4);
+    void *memory[2];
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(quern_alloc(q, 90 * 16384 * sizeof(float), &memory[i]), QUERN_OK);
+    launches();
+    ck_assert_int_eq(quern_execute(plan, memory, 2, NULL), QUERN_OK);
+    ck_assert_uint_gt(k->grid[0], 16); // the model has two blocks to an SM, this driver one
+    expect_part(launches(), "grid=16,1,1 ");
+    for (int i = 0; i < 2; i++)
+        quern_free(q, memory[i]);
+    quern_destroy_plan(plan);
+    quern_destroy_plan(all);
+    quern_close(q);
+}
+END_TEST
+
 // Not taken for one of plans whose clusters are larger, which are made first.
 START_TEST(wisdom_of_smaller_clusters_is_found)
 {
@@ -185,6 +220,7 @@ Suite *driver_plans_suite(void)
     tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, a_given_spec_whose_cluster_does_not_fit_is_left);
+    tcase_add_test(t, clusters_that_walk_are_as_many_as_fit);
     tcase_add_test(t, wisdom_of_smaller_clusters_is_found);
     tcase_add_test(t, a_run_prepares_what_changed);
     tcase_add_test(t, a_dead_context_is_reported_and_cleaned_up);
