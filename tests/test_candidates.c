@@ -6,7 +6,6 @@
 #include "tests/on_host.h"
 #include "tests/programs.h"
 #include "tests/tests.h"
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,35 +124,12 @@ static void evaluate(struct compiled *c, struct tensor *arguments, struct tensor
     ck_assert(eval(&c->g, graph, EVAL_exact, arguments, expected));
 }
 
-// Kernels that are compiled together, two such at a time: one in three candidates goes under the
-// sanitizers, which take as long for it as for the others without them.
-struct batch {
-    struct kernel kernels[MAX_KERNELS];
-    int n;
-    const char *flags;
-    struct host_library *library;
-};
-
-static void *compile_batch(void *state)
-{
-    struct batch *b = state;
-    b->library = load_kernels(b->kernels, b->n, b->flags);
-    return NULL;
-}
-
-static void compile_both(struct batch batches[2])
-{
-    pthread_t other;
-    batches[0].flags = sanitizer_flags();
-    ck_assert(!pthread_create(&other, NULL, compile_batch, &batches[1]));
-    compile_batch(&batches[0]);
-    pthread_join(other, NULL);
-}
-
+// All of them; under the sanitizers, which take three times as long, one in three.
 START_TEST(every_candidate_agrees_with_the_reference)
 {
     const struct probe *probe = &probes[_i];
-    static struct batch batches[2];
+    static struct kernel kernels[MAX_KERNELS];
+    int step = has_address_sanitizer() ? 3 : 1, n_kernels = 0;
     struct tensor arguments[4], expected[4];
     struct compiled base;
     compile_probe(&base, probe, small_model(probe->arch), "base", NULL);
@@ -161,21 +137,19 @@ START_TEST(every_candidate_agrees_with_the_reference)
     int n = count_candidates(&base.program);
     ck_assert_msg(n >= probe->at_least, "%d candidates", n);
     struct compiled *all = calloc((size_t)n, sizeof *all);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i += step) {
         compile_candidate(&all[i], probe, &base.program, i);
-        struct batch *batch = &batches[i % 3 != 0];
         for (int k = 0; k < all[i].program.n_kernels; k++) {
-            ck_assert_int_lt(batch->n, MAX_KERNELS);
-            batch->kernels[batch->n++] = all[i].program.kernels[k];
+            ck_assert_int_lt(n_kernels, MAX_KERNELS);
+            kernels[n_kernels++] = all[i].program.kernels[k];
         }
     }
-    compile_both(batches);
-    for (int i = 0; i < n; i++) {
-        run_candidate(&all[i], batches[i % 3 != 0].library, arguments, expected);
+    struct host_library *library = load_kernels(kernels, n_kernels, sanitizer_flags());
+    for (int i = 0; i < n; i += step) {
+        run_candidate(&all[i], library, arguments, expected);
         compiled_free(&all[i]);
     }
-    for (int i = 0; i < 2; i++)
-        host_unload(batches[i].library);
+    host_unload(library);
     for (int i = 0; i < base.program.n_arguments; i++)
         free(arguments[i].data);
     compiled_free(&base);
