@@ -76,8 +76,8 @@ static const struct {
     {"division",     division_suite    },
     {"extremes",     extremes_suite    },
     {"names",        names_suite       },
-    {NULL,           NULL              },
 };
+enum { N_SUITES = sizeof suites / sizeof *suites };
 
 static bool chosen(const char *name, int argc, char **argv)
 {
@@ -85,6 +85,15 @@ static bool chosen(const char *name, int argc, char **argv)
         if (!strcmp(argv[i], name))
             return true;
     return argc == 1;
+}
+
+static bool is_suite(const char *name)
+{
+    for (int i = 0; i < N_SUITES; i++)
+        if (!strcmp(suites[i].name, name))
+            return true;
+    fprintf(stderr, "check: there is no suite %s\n", name);
+    return false;
 }
 
 // Shared by all workers.
@@ -164,7 +173,7 @@ static void take_suite(int i, struct progress *p)
 
 static void work(int argc, char **argv, struct progress *p)
 {
-    for (int i; i = atomic_fetch_add(&p->next, 1), suites[i].name;)
+    for (int i; (i = atomic_fetch_add(&p->next, 1)) < N_SUITES;)
         if (chosen(suites[i].name, argc, argv))
             take_suite(i, p);
 }
@@ -173,7 +182,7 @@ static int count_workers(int argc, char **argv)
 {
     int n = 0;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    for (int i = 0; suites[i].name; i++)
+    for (int i = 0; i < N_SUITES; i++)
         n += chosen(suites[i].name, argc, argv);
     n = n < MAX_WORKERS ? n : MAX_WORKERS;
     return getenv("QUERN_TEST_DEVICE") ? 1 : n < cores ? n : (int)cores;
@@ -186,6 +195,9 @@ int main(int argc, char **argv)
     int n = count_workers(argc, argv), status, lost = 0;
     if (p == MAP_FAILED)
         return EXIT_FAILURE;
+    for (int i = 1; i < argc; i++)
+        if (!is_suite(argv[i]))
+            return 2;
     setenv("CK_TIMEOUT_MULTIPLIER", "4", 0); // bounds are for a machine that has nothing else to do
     for (int i = 0; i < n; i++) {
         pid_t child = fork();
