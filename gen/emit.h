@@ -1,4 +1,4 @@
-// emit.h: the state of writing one kernel's source, shared by emit.c, emit_value.c and emit_names.c
+// emit.h: the state of writing one kernel's source, shared by emit.c and emit_*.c
 #pragma once
 #include "gen/kernel.h"
 
@@ -75,6 +75,10 @@ void emit_row_values(struct emitter *e, int phase);
 // The loads of `chosen` values: a field each, and the statements that fill it.
 void emit_load_fields(struct emitter *e, const bool *chosen);
 void emit_loads(struct emitter *e, const bool *chosen);
+
+// emit_functions.c: what a family's template calls
+
+void emit_functions(struct emitter *e);
 
 // emit_divide.c: divisions by what is the same for all lanes
 
