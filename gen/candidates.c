@@ -177,7 +177,7 @@ void choose_launch(struct fusion *f, int first, const struct compile_options *o,
     if (n && choose_among(f->g, launches, n, o, k, out))
         return;
     if (n)
-        f->alone_until = first + launches[0].n_phases;
+        f->alone_until = first + launches[0].n_phases, k->stitched = k->name;
     struct scheduled s;
     k->family = family_name[nest->family];
     k->name = kernel_name(f->g, f, k, first);
@@ -191,11 +191,15 @@ void note_unused_specs(struct gen *g, const struct compile_options *o, const str
     for (int i = 0; i < o->n_specs; i++) {
         const struct chosen_spec *c = &o->specs[i];
         const struct kernel *found = NULL;
-        for (int k = 0; k < p->n_kernels; k++)
-            if (!strcmp(p->kernels[k].name, c->kernel))
-                found = &p->kernels[k];
-        if (!found && !strcmp(c->spec, separate))
-            continue; // that is what became of it
+        bool is_separate = false;
+        for (int k = 0; k < p->n_kernels; k++) {
+            const struct kernel *kernel = &p->kernels[k];
+            if (!strcmp(kernel->name, c->kernel))
+                found = kernel;
+            is_separate |= kernel->stitched && !strcmp(kernel->stitched, c->kernel);
+        }
+        if (is_separate)
+            continue;
         if (!found)
             note_at(g, nowhere, "there is no kernel %s for the spec `%s`", c->kernel, c->spec);
         else if (strcmp(found->spec, c->spec))

@@ -358,6 +358,7 @@ struct kernel {
     bool walks;       // so will fewer clusters, and more than run at once are of no use
     int alignment;    // bytes that its widest access needs of every pointer
     double bytes, flops, floor_us;
+    const char *stitched; // the name that it would have with those after it, were they not separate
 };
 
 struct program {

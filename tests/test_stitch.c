@@ -156,8 +156,16 @@ START_TEST(phases_can_be_chosen_to_be_separate)
     ck_assert_str_eq(apart.program.kernels[0].name, "down_0_columns");
     ck_assert_str_eq(apart.program.kernels[1].name, "down_1_columns");
     ck_assert_str_eq(apart.program.kernels[2].name, "down_2_map");
-    compiled_free(&joined);
     compiled_free(&apart);
+    static const struct chosen_spec wrong[] = {
+        {"down_1_stitch", "separate"}
+    };
+    o.specs = wrong;
+    compile_right_text(&apart, text, &o);
+    ck_assert_ptr_nonnull(strstr(apart.shown, "there is no kernel down_1_stitch"));
+    ck_assert_int_eq(apart.program.n_kernels, 1);
+    compiled_free(&apart);
+    compiled_free(&joined);
     free(text);
 }
 END_TEST
