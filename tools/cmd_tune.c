@@ -104,7 +104,7 @@ static json_t *kernels_json(const quern_tuning *tuning)
     return kernels;
 }
 
-static enum exit_status print_json(const struct tune *t)
+static enum exit_status tune_json(const struct tune *t)
 {
     const struct options *o = t->session.options;
     const quern_tuned *r = &t->result;
@@ -115,13 +115,7 @@ static enum exit_status print_json(const struct tune *t)
         "effort", o->patient ? "patient" : "measure", "default_us", r->default_us, "tuned_us",
         r->tuned_us, "seconds", r->seconds, "n_untried", r->n_untried, "kept", r->kept, "kernels",
         kernels_json(t->tuning));
-    char *text = root ? json_dumps(root, JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(root);
-    if (!text)
-        return complain(STATUS_missing, "out of memory");
-    puts(text);
-    free(text);
-    return STATUS_done;
+    return print_json(root);
 }
 
 // ---- all of it ----
@@ -149,7 +143,7 @@ static enum exit_status tune_program(struct tune *t)
     if (status != QUERN_OK)
         return session_failure(s, status);
     report(t);
-    return o->json ? print_json(t) : STATUS_done;
+    return o->json ? tune_json(t) : STATUS_done;
 }
 
 enum exit_status cmd_tune(const struct options *o)

@@ -116,6 +116,17 @@ static json_t *output_json(const quern_argument *a, const struct outcome *o)
                      !o->checked || r->ok);
 }
 
+enum exit_status print_json(json_t *root)
+{
+    char *text = root ? json_dumps(root, JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(root);
+    if (!text)
+        return complain(STATUS_missing, "out of memory");
+    puts(text);
+    free(text);
+    return STATUS_done;
+}
+
 enum exit_status report_json(const struct session *s, const char *arch, const struct tensors *t,
                              const struct outcome *outcomes, const quern_timing *timing)
 {
@@ -133,11 +144,5 @@ enum exit_status report_json(const struct session *s, const char *arch, const st
         json_object_set_new(root, "replay_us",
                             json_pack("{s:f, s:f, s:f}", "median", timing->median_us, "min",
                                       timing->min_us, "max", timing->max_us));
-    char *text = root ? json_dumps(root, JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(root);
-    if (!text)
-        return complain(STATUS_missing, "out of memory");
-    puts(text);
-    free(text);
-    return STATUS_done;
+    return print_json(root);
 }

@@ -161,12 +161,5 @@ static json_t *result_json(const struct bench_result *r)
 
 enum exit_status bench_json(const struct bench_result *r)
 {
-    json_t *root = result_json(r);
-    char *text = root ? json_dumps(root, JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(root);
-    if (!text)
-        return complain(STATUS_missing, "out of memory");
-    puts(text);
-    free(text);
-    return STATUS_done;
+    return print_json(result_json(r));
 }

@@ -175,6 +175,9 @@ void report_check(FILE *out, const quern_argument *a, const char *against,
                   const quern_check_result *r);
 void report_summary(FILE *out, const struct tensor *t);
 void report_time(FILE *out, const struct tensors *t, const quern_timing *timing);
+struct json_t;
+// On a line of standard output; takes the root, which is NULL where there was no memory for it.
+enum exit_status print_json(struct json_t *root);
 enum exit_status report_json(const struct session *s, const char *arch, const struct tensors *t,
                              const struct outcome *outcomes, const quern_timing *timing);
 
