@@ -261,7 +261,10 @@ static struct fusion *fuse_part(struct gen *g, struct graph *part, const char *n
     own_outputs(g, part);
     dump_graph(o, "split", name, part);
     struct fusion *f = fuse(g, part, o->target);
-    if (f && wants_dump(o, "fuse")) {
+    if (!f)
+        return NULL;
+    f->strict = o->math == MATH_strict;
+    if (wants_dump(o, "fuse")) {
         fprintf(o->dump_to, "== fuse%s\n", name);
         print_fusion(f, o->dump_to);
     }

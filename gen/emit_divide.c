@@ -4,6 +4,8 @@
 // divide_by makes three operations of a division, with the bits of a true one; a check of all the
 // quotients stands after them, outside the loop over lanes.  So the loop is cut in two at each such
 // division, and what is needed on both sides has an array: of Elements, or u5 for the lanes of v5.
+// One product is enough, and no check, for a quotient that is rounded to 16 bits right away
+// (divide_narrow), but for `--math strict`.
 
 #include "gen/emit.h"
 #include <math.h>
@@ -42,6 +44,29 @@ bool is_division_of_lanes(struct emitter *e, const struct value *v)
     return v->kind == VALUE_op && v->node->op == OP_div &&
            !strcmp(dtype_info[v->dtype].compute, "float") && !is_same_in_lanes(e, v->in[0]) &&
            is_same_in_lanes(e, v->in[1]) && serves_enough(e, v->in[1]);
+}
+
+// Whether a quotient is nothing but rounded to a narrower format, in which the error of a product
+// with the reciprocal is lost: what the format has exactly comes out exactly, anything else within
+// its rounding.
+static bool is_rounded_at_once(struct emitter *e, const struct value *v)
+{
+    const struct nest *nest = e->nest;
+    for (int i = 0; i < 2 * nest->n_heavy; i++)
+        if (nest->heavy_in[i] == v)
+            return false;
+    for (int i = 0; i < nest->n_stores; i++)
+        if (nest->store_values[i] == v)
+            return false;
+    for (int i = 0; i < nest->n_values; i++) {
+        const struct value *user = nest->values[i];
+        bool rounds = user->kind == VALUE_op && user->node->op == OP_cast &&
+                      (user->dtype == DT_f16 || user->dtype == DT_bf16);
+        for (int j = 0; j < user->n_in; j++)
+            if (user->in[j] == v && !rounds)
+                return false;
+    }
+    return v->dtype == DT_f32;
 }
 
 // What emit_value would have to compute for v.
@@ -146,7 +171,9 @@ void emit_divisions(struct emitter *e, const struct value *const *roots, int n_r
         if (!is_kept(e, numerator) && !e->held[numerator->id])
             emit_numerator(e, numerator, roots, n_roots);
         hold(e, v);
-        fprintf(e->out, "    divide_by(%s, %s, %s);\n", divisor, lanes_name(e, numerator),
+        const char *function =
+            !e->f->strict && is_rounded_at_once(e, v) ? "divide_narrow" : "divide_by";
+        fprintf(e->out, "    %s(%s, %s, %s);\n", function, divisor, lanes_name(e, numerator),
                 lanes_name(e, v));
     }
 }

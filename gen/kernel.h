@@ -96,6 +96,7 @@ struct fusion {
     int *depth;         // per node: operators that would be recomputed in a row
     int *loads;         // per node: at least as many as the tensors that recomputing it would read
     int alone_until;    // the nests before that one are not stitched
+    bool strict;        // --math strict: every operator has the bits of its own rounding
 };
 
 // nest.c: nests as they are made

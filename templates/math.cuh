@@ -257,6 +257,20 @@ __device__ __noinline__ Vec<float, lanes> careful_quotients(Vec<float, lanes> n,
     return n;
 }
 
+template <int lanes>
+__device__ __forceinline__ void divide_carefully(const Divisor &d, const float (&n)[lanes],
+                                                 float (&q)[lanes])
+{
+    Vec<float, lanes> v;
+#pragma unroll
+    for (int j = 0; j < lanes; j++)
+        v.v[j] = n[j];
+    v = careful_quotients(v, d);
+#pragma unroll
+    for (int j = 0; j < lanes; j++)
+        q[j] = v.v[j];
+}
+
 // q = n / d, in all lanes.  With --math fast a division is a product with the reciprocal already.
 template <int lanes>
 __device__ __forceinline__ void divide_by(const Divisor &d, const float (&n)[lanes],
@@ -273,17 +287,25 @@ __device__ __forceinline__ void divide_by(const Divisor &d, const float (&n)[lan
         q[j] = quick_quotient(n[j], d);
         right &= fabsf(q[j]) >= d.least;
     }
-    if (right)
-        return;
-    Vec<float, lanes> v;
-#pragma unroll
-    for (int j = 0; j < lanes; j++)
-        v.v[j] = n[j];
-    v = careful_quotients(v, d);
-#pragma unroll
-    for (int j = 0; j < lanes; j++)
-        q[j] = v.v[j];
+    if (!right)
+        divide_carefully(d, n, q);
 #endif
+}
+
+// q = n / d within 2 ulp, for what is rounded to 11 bits or fewer next.  Where the reciprocal is
+// the nearest one and no subnormal, the product needs no check: it overflows and vanishes where
+// the quotient does, and passes on NaN, infinities and signs.
+template <int lanes>
+__device__ __forceinline__ void divide_narrow(const Divisor &d, const float (&n)[lanes],
+                                              float (&q)[lanes])
+{
+    if (d.least > 0.0f) {
+#pragma unroll
+        for (int j = 0; j < lanes; j++)
+            q[j] = n[j] * d.inverse;
+    } else {
+        divide_carefully(d, n, q);
+    }
 }
 
 __device__ __forceinline__ float fused_multiply_add(float a, float b, float c)

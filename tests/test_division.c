@@ -1,6 +1,8 @@
 // test_division.c: many values by one divisor give the bits of as many divisions, whatever they
-// are: templates/math.cuh's divide_by by itself, and programs that come to it.
+// are: templates/math.cuh's divide_by by itself, and programs that come to it.  Those that are
+// rounded to 16 bits next may be off where that does not show (divide_narrow).
 
+#include "tests/compiled.h"
 #include "tests/exact.h"
 #include "tests/on_host.h"
 #include "tests/tests.h"
@@ -47,15 +49,22 @@ START_TEST(one_step_from_within_an_ulp_makes_the_nearest_reciprocal)
 }
 END_TEST
 
-static const struct kernel kernel = {
-    .name = "quotients",
-    .source = SOURCE("quotients", "float *n, *d, *q; int *rows;",
-                     "for (int i = 0; i < *args.rows; i++)\n"
-                     "    divide_by(divisor(args.d[i]), *(float(*)[8])(args.n + 8 * i),\n"
-                     "              *(float(*)[8])(args.q + 8 * i));\n"),
-    .grid = {1, 1, 1},
-    .block = {1, 1, 1},
-};
+#define DIVIDING(function)                                                                         \
+    {                                                                                              \
+        .name = "quotients",                                                                       \
+        .source = SOURCE("quotients", "float *n, *d, *q; int *rows;",                              \
+                         "for (int i = 0; i < *args.rows; i++)\n"                                  \
+                         "    " function "(divisor(args.d[i]), *(float(*)[8])(args.n + 8 * i),\n"  \
+                         "              *(float(*)[8])(args.q + 8 * i));\n"),                      \
+        .grid = {1, 1, 1}, .block = {                                                              \
+            1,                                                                                     \
+            1,                                                                                     \
+            1                                                                                      \
+        }                                                                                          \
+    }
+
+static const struct kernel dividing = DIVIDING("divide_by");
+static const struct kernel dividing_narrow = DIVIDING("divide_narrow");
 
 static uint64_t state;
 
@@ -153,25 +162,49 @@ static void fill(float *n, float *d)
     }
 }
 
-START_TEST(quotients_are_those_of_divisions)
+static void divide(const struct kernel *kernel, bool (*is_right)(float n, float d, float q))
 {
-    struct host_library *library = load_kernels(&kernel, 1, sanitizer_flags());
+    struct host_library *library = load_kernels(kernel, 1, sanitizer_flags());
     float *n = calloc(8 * ROWS, sizeof *n), *q = calloc(8 * ROWS, sizeof *q);
     float *d = calloc(ROWS, sizeof *d);
     int rows = ROWS;
     state = 1;
     fill(n, d);
-    assert_ran(launch_kernel(library, &kernel, false, (void *const[]){n, d, q, &rows}));
-    for (int i = 0; i < 8 * ROWS; i++) {
-        float right = n[i] / d[i / 8];
-        ck_assert_msg(isnan(right) ? isnan(q[i]) : bits_of(q[i]) == bits_of(right),
-                      "%a / %a is %a, not %a", (double)n[i], (double)d[i / 8], (double)right,
-                      (double)q[i]);
-    }
+    assert_ran(launch_kernel(library, kernel, false, (void *const[]){n, d, q, &rows}));
+    for (int i = 0; i < 8 * ROWS; i++)
+        ck_assert_msg(is_right(n[i], d[i / 8], q[i]), "%a / %a is %a, not %a", (double)n[i],
+                      (double)d[i / 8], (double)(n[i] / d[i / 8]), (double)q[i]);
     host_unload(library);
     free(n);
     free(q);
     free(d);
+}
+
+static bool has_the_bits(float n, float d, float q)
+{
+    float right = n / d;
+    return isnan(right) ? isnan(q) : bits_of(q) == bits_of(right);
+}
+
+// Two steps from the bits of the quotient, infinity being the step after the largest.
+static bool is_near(float n, float d, float q)
+{
+    float right = n / d;
+    if (isnan(right) || right == 0 || isinf(n))
+        return isnan(right) ? isnan(q)
+                            : bits_of(q) == bits_of(right) || (n != 0 && fabsf(q) <= 0x1p-148f);
+    return llabs((long long)bits_of(q) - (long long)bits_of(right)) <= 2;
+}
+
+START_TEST(quotients_are_those_of_divisions)
+{
+    divide(&dividing, has_the_bits);
+}
+END_TEST
+
+START_TEST(narrow_quotients_are_near)
+{
+    divide(&dividing_narrow, is_near);
 }
 END_TEST
 
@@ -360,6 +393,65 @@ START_TEST(a_contraction_divides_its_operand_as_one_by_one)
 }
 END_TEST
 
+static const struct {
+    const char *text;
+    enum math math;
+    const char *function;
+} chosen[] = {
+    {"output y = cast(x / m, bf16)",                      MATH_real,   "divide_narrow(row"},
+    {"output y = cast(x / m, f16) * 3",                   MATH_real,   "divide_narrow(row"},
+    {"output y = cast(x / m, bf16)",                      MATH_strict, "divide_by(row"    },
+    {"output y = x / m",                                  MATH_real,   "divide_by(row"    },
+    {"q = x / m\noutput y = cast(q, bf16)\noutput z = q", MATH_real,   "divide_by(row"    },
+    {"output y = cast(round(x / m), bf16)",               MATH_real,   "divide_by(row"    },
+    {"output y = sum(exp(x / m), axis = -1)",             MATH_real,   "divide_by(row"    },
+};
+
+START_TEST(only_what_is_rounded_next_may_be_near)
+{
+    struct compiled c;
+    char text[256];
+    snprintf(text, sizeof text,
+             "program p\ninput x : f32[9, 64]\nm = max(x, axis = -1, keepdims = true)\n%s\n",
+             chosen[_i].text);
+    compile_right_text(&c, text, &(struct compile_options){.math = chosen[_i].math});
+    const char *source = c.program.kernels[0].source;
+    ck_assert_msg(strstr(source, chosen[_i].function) != NULL, "%s", source);
+    ck_assert_ptr_null(strstr(strstr(source, "divide_") + 1, "divide_"));
+    compiled_free(&c);
+}
+END_TEST
+
+static double multiple_at(const int64_t *at)
+{
+    return (double)(0.1f * (float)(1 << at[0])) * (double)(at[1] - 128);
+}
+
+static double factor_at(const int64_t *at)
+{
+    return (double)(0.1f * (float)(1 << at[0]));
+}
+
+static double count_at(const int64_t *at)
+{
+    return (double)(at[1] - 128);
+}
+
+START_TEST(what_a_narrow_format_has_comes_out_exactly)
+{
+    struct exact e;
+    exact_open(&e,
+               "program p\ninput x : f32[8, 256]\ninput d : f32[8, 256]\n"
+               "output y = cast(x / max(d, axis = -1, keepdims = true), bf16)\n",
+               NULL);
+    exact_set(&e, "x", multiple_at);
+    exact_set(&e, "d", factor_at);
+    exact_run(&e);
+    exact_values(&e, "y", count_at, 0);
+    exact_close(&e);
+}
+END_TEST
+
 Suite *division_suite(void)
 {
     Suite *s = suite_create("division");
@@ -367,6 +459,9 @@ Suite *division_suite(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, one_step_from_within_an_ulp_makes_the_nearest_reciprocal);
     tcase_add_test(t, quotients_are_those_of_divisions);
+    tcase_add_test(t, narrow_quotients_are_near);
+    tcase_add_loop_test(t, only_what_is_rounded_next_may_be_near, 0, COUNT(chosen));
+    tcase_add_test(t, what_a_narrow_format_has_comes_out_exactly);
     tcase_add_loop_test(t, programs_divide_rows_as_one_by_one, 0, COUNT(rows));
     tcase_add_test(t, programs_divide_any_rows_as_one_by_one);
     tcase_add_loop_test(t, programs_divide_by_a_scalar_as_one_by_one, 0, COUNT(scalars));
