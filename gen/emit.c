@@ -95,6 +95,17 @@ static void emit_load_ahead(struct emitter *e, int phase, const char *const *arg
                 phase, phase, args[phase], phase);
 }
 
+// Two phases side by side.
+static void emit_sides(struct emitter *e, const char *const *args, FILE *out)
+{
+    const struct launch *l = e->launch;
+    fprintf(out,
+            "    constexpr unsigned side_blocks = %lld;\n    if (blockIdx.x < side_blocks)\n"
+            "        phase%d::run(%s, blockIdx.x);\n    else\n"
+            "        phase%d::run(%s, blockIdx.x - side_blocks);\n",
+            (long long)l->side_blocks, l->side, args[l->side], 1 - l->side, args[1 - l->side]);
+}
+
 // The phases one after the other.  What a phase needs of memory that is settled is on its way while
 // the one before it runs.
 static void emit_steps(struct emitter *e, const char *const *args, FILE *out)
@@ -130,12 +141,16 @@ static void emit_entry(struct emitter *e, const char *name, const int *first_arg
     for (int p = 0; p < l->n_phases; p++)
         fprintf(out, "    phase%d::Args a%d;\n", p, p);
     fprintf(out,
-            "%s};\n\nextern \"C\" __global__ void __launch_bounds__(Spec::threads, 1)\n"
+            "%s};\n\nextern \"C\" __global__ void __launch_bounds__(Spec::threads, %d)\n"
             "    KERNEL(const __grid_constant__ Args args)\n{\n",
-            l->cooperative ? "    unsigned *barrier;\n" : "");
+            l->cooperative ? "    unsigned *barrier;\n" : "",
+            l->side_blocks ? l->phases[1 - l->side].spec.blocks_per_sm : 1);
     for (int p = 0; p < l->n_phases; p++)
         args[p] = phase_args(e, p, first_arg, out);
-    emit_steps(e, args, out);
+    if (l->side_blocks)
+        emit_sides(e, args, out);
+    else
+        emit_steps(e, args, out);
     fputs("}\n#undef KERNEL\n", out);
 }
 

@@ -310,6 +310,8 @@ struct launch {
     bool *waits; // per phase: for all blocks to be done with those before it
     int n_phases, threads;
     int64_t blocks;
+    int64_t side_blocks; // the first blocks, which do phase `side` while the others do the other
+    int side;            // one; 0: every block does all phases
     unsigned shared_bytes;
     bool cooperative;                 // some phase waits
     double predicted_us, separate_us; // as it is; its phases as kernels of their own
@@ -321,6 +323,9 @@ struct launch {
 // first, at most MAX_LAUNCHES; 0: the nest is better alone.
 enum { MAX_LAUNCHES = 3 };
 int stitch(struct fusion *f, int first, int alignment, struct launch *launches);
+// beside.c: of that nest and the next one, one of which is short and has blocks of its own; false:
+// they are none such.
+bool launch_beside(struct fusion *f, int first, int alignment, struct launch *out);
 // Of a nest alone.
 void launch_alone(struct fusion *f, const struct scheduled *s, struct launch *out);
 // "vec=4 threads=256"; of several phases "threads=256 phases=2 columns0.vec=4 ... gemm1.vec_a=4

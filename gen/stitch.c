@@ -258,7 +258,8 @@ const char *launch_text(struct gen *g, const struct launch *l)
 {
     if (l->n_phases == 1)
         return spec_text(g, l->phases, "");
-    const char *text = arena_text(g, "threads=%d phases=%d", l->threads, l->n_phases);
+    const char *text = arena_text(g, "threads=%d %s=%d", l->threads,
+                                  l->side_blocks ? "beside" : "phases", l->n_phases);
     for (int p = 0; p < l->n_phases; p++) {
         const char *prefix = arena_text(g, "%s%d.", family_name[l->phases[p].form], p);
         text = arena_text(g, "%s %s", text, spec_text(g, &l->phases[p], prefix));

@@ -131,10 +131,11 @@ __device__ inline void finish_rows(const Args &args, index_t r, int y, Row (&row
         }
 }
 
-__device__ inline void run(const Args &args)
+// first: this block's number among those that do this
+__device__ inline void run(const Args &args, index_t first = blockIdx.x)
 {
     const int x = threadIdx.x % Spec::threads_x, y = threadIdx.x / Spec::threads_x;
-    for (index_t block = blockIdx.x; block < Tile::tiles * Spec::splits; block += gridDim.x) {
+    for (index_t block = first; block < Tile::tiles * Spec::splits; block += gridDim.x) {
         const index_t tile = block / Spec::splits, split = block % Spec::splits;
         const index_t r = tile * Tile::width + (index_t)x * Tile::kept;
         const bool live = r < Spec::rows;

@@ -240,12 +240,12 @@ __device__ inline void plain_group(const Args &args, index_t group)
 }
 
 // A row in registers has a block of its own where it can: a loop would take registers from it.
-__device__ inline void plain_rows(const Args &args)
+__device__ inline void plain_rows(const Args &args, index_t first)
 {
     if constexpr (!Spec::looped) {
-        plain_group(args, blockIdx.x);
+        plain_group(args, first);
     } else {
-        for (index_t group = blockIdx.x; group < n_groups; group += gridDim.x)
+        for (index_t group = first; group < n_groups; group += gridDim.x)
             plain_group(args, group);
     }
 }
@@ -314,7 +314,8 @@ __device__ inline void staged_clusters(const Args &args)
     }
 }
 
-__device__ inline void run(const Args &args)
+// first: this block's number among those that do this
+__device__ inline void run(const Args &args, index_t first = blockIdx.x)
 {
     if constexpr (Spec::staged && Spec::cluster > 1)
         staged_clusters(args);
@@ -323,7 +324,7 @@ __device__ inline void run(const Args &args)
     else if constexpr (Spec::cluster > 1)
         cluster_row(args);
     else
-        plain_rows(args);
+        plain_rows(args, first);
 }
 
 #ifdef KERNEL

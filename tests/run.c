@@ -35,6 +35,7 @@ static const struct {
     {"kernels",      kernels_suite     },
     {"long_rows",    long_rows_suite   },
     {"stitch",       stitch_suite      },
+    {"beside",       beside_suite      },
     {"determinism",  determinism_suite },
     {"random",       random_suite      },
     {"gemm_tiles",   gemm_tiles_suite  },
