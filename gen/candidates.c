@@ -172,11 +172,11 @@ void choose_launch(struct fusion *f, int first, const struct compile_options *o,
     const struct nest *nest = f->nests[first];
     bool alone = o->separate || first < f->alone_until;
     int alignment = o->alignment ? o->alignment : 16;
+    k->family = "stitch";
+    k->name = kernel_name(f->g, f, k, first);
     int n = alone ? 0 : stitch(f, first, alignment, launches);
     if (!n && !alone)
         n = launch_beside(f, first, alignment, launches);
-    k->family = "stitch";
-    k->name = kernel_name(f->g, f, k, first);
     if (n && choose_among(f->g, launches, n, o, k, out))
         return;
     if (n)

@@ -1,6 +1,7 @@
 // compile.c: the pipeline.  A syntax tree and sizes come in, kernels as CUDA source go out; every
 // step is a line, and every step can show what it made.
 
+#include "gen/integers.h"
 #include "gen/kernel.h"
 #include <string.h>
 
@@ -213,7 +214,7 @@ static int add_kernel(struct buffers *b, struct fusion *f, int first, enum kerne
     bind_arguments(b, k, &l, &args);
     k->grid[0] = (unsigned)l.blocks, k->grid[1] = k->grid[2] = 1;
     k->block[0] = (unsigned)l.threads, k->block[1] = k->block[2] = 1;
-    k->cluster[0] = (unsigned)l.phases->spec.cluster, k->cluster[1] = k->cluster[2] = 1;
+    k->cluster[0] = (unsigned)max_of(l.cluster, 1), k->cluster[1] = k->cluster[2] = 1;
     k->shared_bytes = l.shared_bytes;
     k->cooperative = l.cooperative;
     k->walks = l.phases->spec.staged && l.phases->spec.cluster > 1;

@@ -88,9 +88,16 @@ static const char *phase_args(struct emitter *e, int phase, const int *first_arg
     return arena_text(e->f->g, copied ? "a%d" : "args.a%d", phase);
 }
 
+// How a block comes to what a replicated phase makes.
+static bool is_in_cluster(const struct launch *l, int phase)
+{
+    return l->cluster && phase < l->n_phases && l->phases[phase].spec.replicated;
+}
+
 static void emit_load_ahead(struct emitter *e, int phase, const char *const *args, FILE *out)
 {
-    if (phase < e->launch->n_phases && e->launch->phases[phase].form == FAMILY_gemm)
+    if (is_in_cluster(e->launch, phase) ||
+        (phase < e->launch->n_phases && e->launch->phases[phase].form == FAMILY_gemm))
         fprintf(out, "    phase%d::Ahead ahead%d;\n    phase%d::load_ahead(%s, ahead%d);\n", phase,
                 phase, phase, args[phase], phase);
 }
@@ -106,24 +113,100 @@ static void emit_sides(struct emitter *e, const char *const *args, FILE *out)
             (long long)l->side_blocks, l->side, args[l->side], 1 - l->side, args[1 - l->side]);
 }
 
+// An operand of a contraction that reads settled memory alone, as a member of AHEAD_*.
+static const char *settled_operand(struct emitter *e, int phase, int which)
+{
+    const struct nest *nest = e->launch->phases[phase].nest;
+    struct accesses a = value_accesses(e->f->g, nest, nest->heavy_in[which]);
+    for (int i = 0; i < a.n_loads; i++)
+        if (is_fresh(e, a.loads[i]->node))
+            return NULL;
+    return arena_text(e->f->g, "phase%d::AHEAD_%c", phase, which ? 'b' : 'a');
+}
+
+// What a contraction's blocks have in shared memory before the barrier of their cluster is passed.
+static const char *emit_store_ahead(struct emitter *e, int phase, const char *const *args,
+                                    FILE *out)
+{
+    const char *a = settled_operand(e, phase, 0), *b = settled_operand(e, phase, 1);
+    const char *both = a && b ? arena_text(e->f->g, "%s | %s", a, b) : a ? a : b ? b : "0";
+    if (a || b)
+        fprintf(out, "    phase%d::store_ahead(%s, ahead%d, %s);\n", phase, args[phase], phase,
+                both);
+    return both;
+}
+
+// What comes before a phase that is not the first: in grid scope a barrier, where it waits for
+// another one; returns what of the phase is done ahead of what it waits for.
+static const char *emit_wait(struct emitter *e, int phase, const char *const *args, FILE *out)
+{
+    const struct launch *l = e->launch;
+    const char *stored = "0";
+    if (l->waits[phase] && is_in_cluster(l, phase - 1) && l->phases[phase].form == FAMILY_gemm)
+        stored = emit_store_ahead(e, phase, args, out);
+    if (!l->waits[phase])
+        fputs("    __syncthreads();\n", out);
+    else if (!l->cluster)
+        fputs("    grid_barrier(args.barrier);\n", out);
+    return stored;
+}
+
+static void emit_finish(struct emitter *e, int phase, const char *const *args, FILE *out)
+{
+    const struct launch *l = e->launch;
+    if (is_in_cluster(l, phase))
+        fprintf(out, "    phase%d::finish_in_cluster(%s, inbox%d);\n", phase, args[phase], phase);
+    else if (l->phases[phase].spec.replicated)
+        fprintf(out, "    phase%d::finish_in_block(%s);\n", phase, args[phase]);
+}
+
+static void emit_run(struct emitter *e, int phase, const char *const *args, const char *stored,
+                     FILE *out)
+{
+    if (is_in_cluster(e->launch, phase))
+        fprintf(out, "    phase%d::reduce_in_cluster(%s, ahead%d, inbox%d);\n", phase, args[phase],
+                phase, phase);
+    else if (e->launch->phases[phase].form == FAMILY_gemm)
+        fprintf(out, "    phase%d::run(%s, ahead%d, phase%d::AHEAD_loads | %s);\n", phase,
+                args[phase], phase, phase, stored);
+    else
+        fprintf(out, "    phase%d::run(%s);\n", phase, args[phase]);
+}
+
+// Where the blocks of a cluster meet; they have all begun when the first of them sends.
+static void emit_inboxes(struct emitter *e, FILE *out)
+{
+    const struct launch *l = e->launch;
+    for (int p = 0; p < l->n_phases; p++)
+        if (is_in_cluster(l, p))
+            fprintf(out,
+                    "    Inbox *inbox%d = (Inbox *)(dynamic_shared() + Spec::slots%d);\n"
+                    "    phase%d::open_slots(inbox%d);\n",
+                    p, p, p, p);
+    if (l->cluster > 1)
+        fputs("    cluster_enter();\n", out);
+}
+
 // The phases one after the other.  What a phase needs of memory that is settled is on its way while
 // the one before it runs.
 static void emit_steps(struct emitter *e, const char *const *args, FILE *out)
 {
     const struct launch *l = e->launch;
+    const char *stored = "0";
+    emit_inboxes(e, out);
     emit_load_ahead(e, 0, args, out);
     for (int p = 0, since = 0; p < l->n_phases; p++) {
         if (p)
-            fputs(l->waits[p] ? "    grid_barrier(args.barrier);\n" : "    __syncthreads();\n",
-                  out);
+            stored = emit_wait(e, p, args, out);
         for (; l->waits[p] && since < p; since++)
-            if (l->phases[since].spec.replicated)
-                fprintf(out, "    phase%d::finish_in_block(%s);\n", since, args[since]);
-        emit_load_ahead(e, p + 1, args, out);
-        fprintf(out, "    phase%d::run(%s", p, args[p]);
-        if (l->phases[p].form == FAMILY_gemm)
-            fprintf(out, ", ahead%d, true", p);
-        fputs(");\n", out);
+            emit_finish(e, since, args, out);
+        if (p && is_in_cluster(l, p))
+            emit_load_ahead(e, p, args, out);
+        if (!is_in_cluster(l, p + 1))
+            emit_load_ahead(e, p + 1, args, out);
+        if (p == 0 && l->cluster > 1)
+            fputs("    cluster_entered(); // from here on blocks send to each other\n", out);
+        emit_run(e, p, args, stored, out);
     }
 }
 
@@ -133,18 +216,25 @@ static void emit_entry(struct emitter *e, const char *name, const int *first_arg
     const char **args = arena_new(e->f->g, const char *, l->n_phases);
     fprintf(out, "\n#define KERNEL %s\nstruct Spec {\n    static constexpr int threads = %d;\n",
             name, l->threads);
+    if (l->cluster > 1)
+        fprintf(out, "    static constexpr int cluster = %d;\n", l->cluster);
     for (int i = 0; i < e->f->graph->n_nodes; i++)
         if (l->own_at[i])
             fprintf(out, "    static constexpr int at_t%d = %lld; // in a block's shared memory\n",
                     i, (long long)l->own_at[i]);
+    for (int p = 0; p < l->n_phases; p++)
+        if (is_in_cluster(l, p))
+            fprintf(out, "    static constexpr int slots%d = %lld;\n", p,
+                    (long long)l->slots_at[p]);
     fputs("};\n\nstruct Args {\n", out);
     for (int p = 0; p < l->n_phases; p++)
         fprintf(out, "    phase%d::Args a%d;\n", p, p);
     fprintf(out,
-            "%s};\n\nextern \"C\" __global__ void __launch_bounds__(Spec::threads, %d)\n"
+            "%s};\n\nextern \"C\" __global__ void __launch_bounds__(Spec::threads, %d)%s\n"
             "    KERNEL(const __grid_constant__ Args args)\n{\n",
             l->cooperative ? "    unsigned *barrier;\n" : "",
-            l->side_blocks ? l->phases[1 - l->side].spec.blocks_per_sm : 1);
+            l->side_blocks ? l->phases[1 - l->side].spec.blocks_per_sm : 1,
+            l->cluster > 1 ? " __cluster_dims__(Spec::cluster, 1, 1)" : "");
     for (int p = 0; p < l->n_phases; p++)
         args[p] = phase_args(e, p, first_arg, out);
     if (l->side_blocks)

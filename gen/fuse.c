@@ -13,11 +13,13 @@
 
 // Bounds of compile time, recursion and a kernel's parameters; beyond them a value is written out.
 enum {
-    MAX_DEPTH = 200,    // operators in a row
-    MAX_VALUES = 3000,  // in one nest
-    MAX_LOADS = 100,    // places that a nest reads
-    MAX_PHASES = 16,    // of reductions in one nest
-    ROW_ON_CHIP = 16384 // elements of a row that one block takes, however few rows there are
+    MAX_DEPTH = 200,     // operators in a row
+    MAX_VALUES = 3000,   // in one nest
+    MAX_LOADS = 100,     // places that a nest reads
+    MAX_PHASES = 16,     // of reductions in one nest
+    ROW_ON_CHIP = 16384, // elements of a row that one block takes, however few rows there are
+    FEW_ROWS = 8,        // that leave most of the GPU idle
+    LONG_ROW = 1024      // elements that several blocks would share
 };
 
 // The last nest that a node's value comes from, -1 where it depends on arguments alone.
@@ -43,8 +45,32 @@ static int64_t contiguous_bytes(struct fusion *f, const struct nest *nest, const
     return bytes;
 }
 
+// Whether all that is made of a reduction's result goes into contractions, whose prologues can make
+// it of the operand that they read anyway.
+static bool feeds_contractions(struct fusion *f, const struct node *reduction)
+{
+    const struct graph *graph = f->graph;
+    bool *after = arena_new(f->g, bool, graph->n_nodes), any = false;
+    after[reduction->id] = true;
+    for (int i = reduction->id + 1; i < graph->n_nodes; i++) {
+        const struct node *node = graph->nodes[i];
+        enum op_kind kind = op_info[node->op].kind;
+        bool depends = false;
+        for (int j = 0; j < node->n_in; j++)
+            depends |= after[node->in[j]->id];
+        if (depends && kind == KIND_reduction)
+            return false;
+        any |= depends && kind == KIND_contraction;
+        after[i] = depends && kind != KIND_contraction;
+    }
+    for (int i = 0; i < graph->n_outputs; i++)
+        any &= !after[graph->outputs[i].node->id];
+    return any;
+}
+
 // Rows where lanes can run along the reduced axes and a block or a cluster can hold a row, or there
-// are rows enough for all SMs; columns otherwise.
+// are rows enough for all SMs; columns otherwise, and where nobody else would need a row that is
+// kept.
 static enum family reduction_family(struct fusion *f, const struct nest *nest,
                                     const struct node *reduction, const struct value *operand)
 {
@@ -53,6 +79,8 @@ static enum family reduction_family(struct fusion *f, const struct nest *nest,
     int64_t along_r = contiguous_bytes(f, nest, operand, VAR_r, seen + nest->n_values);
     int64_t rows = nest->extent[VAR_r], length = nest->extent[VAR_c];
     if (along_c < along_r && length > 1)
+        return FAMILY_columns;
+    if (rows < FEW_ROWS && length >= LONG_ROW && feeds_contractions(f, reduction))
         return FAMILY_columns;
     bool on_rows = length <= ROW_ON_CHIP || rows >= f->target->n_sms / 2 ||
                    clusters_suit(f, nest, reduction, operand);

@@ -193,9 +193,9 @@ static bool make_tile(const struct target *t, const struct gemm_problem *p, cons
     if (tile->blocks_per_sm < 1 || tile->shared_bytes > t->shared_per_block)
         return false;
     int64_t tiles = tile_count(tile, p);
-    tile->blocks_per_sm = p->phase_threads ? 1 : resident_blocks(t, tile);
+    tile->blocks_per_sm = p->alone_on_sm ? 1 : resident_blocks(t, tile);
     tile->blocks = tiles < 1 ? 1 : tiles > MAX_BLOCKS ? MAX_BLOCKS : tiles;
-    tile->looped = p->phase_threads || tiles > tile->blocks;
+    tile->looped = p->alone_on_sm || tiles > tile->blocks;
     tile->raster = raster(tile, (int64_t)t->n_sms * tile->blocks_per_sm);
     tile->clocks = predicted_clocks(t, tile, p);
     return true;

@@ -15,7 +15,8 @@ struct gemm_problem {
     int vec_a, vec_b, vec_c;
     int extra_registers; // that the prologue holds in a thread beyond plain loads of one vector
                          // each
-    int phase_threads;   // of a block, of which an SM has one; 0: as many as are best
+    int phase_threads;   // of a block; 0: as many as are best
+    bool alone_on_sm;    // a block is, and walks through tiles
 };
 
 // The fields of specs.def that do not come from the problem, under the same names.

@@ -213,7 +213,7 @@ enum wish {
     WISH_tile_q,
     WISH_elements, // of a tile, for each thread
     WISH_threads_per_row,
-    WISH_cluster,
+    WISH_cluster, // of a phase: the scope of its launch, as launch->cluster
     WISH_threads_x,
     WISH_splits,
     WISH_blocks_per_sm, // that share the columns' ranges
@@ -298,7 +298,7 @@ bool schedule_tiles(struct fusion *f, struct scheduled *s, const struct accesses
 
 double predicted_us(const struct target *t, const struct scheduled *s, const struct accesses *a);
 
-// stitch.c: nests to launches
+// phases.c: nests to the phases of a launch
 
 // Who wrote a tensor that a phase of a launch reads: an earlier launch, any block of this one, or
 // this very block.
@@ -307,21 +307,37 @@ enum origin { ORIGIN_settled, ORIGIN_launch, ORIGIN_block };
 // Phases that one kernel works through, all with as many threads to a block.
 struct launch {
     struct scheduled *phases;
-    bool *waits; // per phase: for all blocks to be done with those before it
+    bool *waits; // per phase: for all blocks of the scope to be done with those before it
     int n_phases, threads;
+    // Blocks of a cluster.  Several phases: the scope, which is those blocks that together make
+    // what later phases need; 0: it is the whole grid.
+    int cluster;
     int64_t blocks;
     int64_t side_blocks; // the first blocks, which do phase `side` while the others do the other
     int side;            // one; 0: every block does all phases
     unsigned shared_bytes;
-    bool cooperative;                 // some phase waits
+    bool cooperative;                 // some phase waits for the grid
     double predicted_us, separate_us; // as it is; its phases as kernels of their own
     enum origin *origin;              // per node; NULL: all are settled
-    int64_t *own_at; // per node: where in its shared memory a block keeps its own copy; 0: nowhere
+    // Where in a block's shared memory it keeps its own copy of a node, and a cluster's blocks
+    // leave each other what they have of a phase; 0: nowhere
+    int64_t *own_at, *slots_at;
 };
+
+// So many nests from that one on as the phases of one launch, in grid scope or in that of clusters
+// as large as is wished; false: they cannot be.
+bool launch_in_grid(struct fusion *f, int first, int n_phases, int alignment,
+                    const struct wishes *w, struct launch *l);
+bool launch_in_clusters(struct fusion *f, int first, int n_phases, int alignment,
+                        const struct wishes *w, struct launch *l);
+// Whether all that such phases need of each other is made by reductions, as a cluster's blocks can.
+bool clusters_can_share(struct fusion *f, int first, int n_phases);
+
+// stitch.c: nests to launches
 
 // The launches that begin with that nest, of as many of those after it as gain from it, the best
 // first, at most MAX_LAUNCHES; 0: the nest is better alone.
-enum { MAX_LAUNCHES = 3 };
+enum { MAX_LAUNCHES = 160 };
 int stitch(struct fusion *f, int first, int alignment, struct launch *launches);
 // beside.c: of that nest and the next one, one of which is short and has blocks of its own; false:
 // they are none such.

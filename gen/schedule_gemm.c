@@ -66,7 +66,8 @@ bool schedule_gemm(struct fusion *f, struct scheduled *s, int promised, const st
                                    .vec_b = b.vec,
                                    .vec_c = epilogue_vector(f, s, promised),
                                    .extra_registers = a.registers + b.registers,
-                                   .phase_threads = w->way == WAY_phase ? w->of[WISH_threads] : 0};
+                                   .phase_threads = w->way == WAY_phase ? w->of[WISH_threads] : 0,
+                                   .alone_on_sm = w->way == WAY_phase && !w->of[WISH_cluster]};
     int number = wished(w, WISH_tile, 1);
     struct gemm_tile *tiles = arena_new(f->g, struct gemm_tile, number);
     if (gemm_simt_tiles(f->target, &problem, tiles, number) < number)

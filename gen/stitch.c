@@ -2,11 +2,11 @@
 // of one.
 //
 // Such a kernel takes as long as its launch and its first access to memory take, not as long as its
-// bytes and operations.  As a phase it takes a barrier of all blocks in place of the launch, which
-// is a little less, and what it reads of settled memory is on its way before that barrier; a
-// reduction whose blocks share the work needs no tickets, since every block can add up the partial
-// results past it.  Against that stands that all phases have as many threads, one block to an SM.
-// Costs are clocks, rough ones: what they decide between is well apart.
+// bytes and operations.  As a phase it takes a barrier in place of the launch, which is less, and
+// what it reads of settled memory is on its way before that barrier; a reduction whose blocks share
+// the work needs no tickets, since every block can add up the partial results past it.  Against
+// that stands that all phases have as many threads, and in grid scope one block to an SM.  Costs
+// are clocks, rough ones: what they decide between is well apart.
 
 #include "gen/integers.h"
 #include "gen/kernel.h"
@@ -21,12 +21,17 @@ enum {
     ADD_UP = 500,       // reading what the others left, past a barrier
     PASS = 1200,        // a load from memory, and what is done with it
     AHEAD = 600,        // of that, when it began before a barrier
-    MAX_CLOCKS = 6500,
-    MAX_REPLICATED_BYTES = 16384, // of partial results that each block adds up
-    MAX_OWN_BYTES = 4096          // of shared memory that hold their results
+    CLUSTER_BARRIER = 400,
+    BLOCK_BARRIER = 50,
+    LATENCY = 1000,  // of loads that all blocks begin at once
+    SLOTS = 150,     // adding up what the others left in shared memory
+    SM_BYTES = 40,   // that an SM gets of L2 in a clock
+    L2_BYTES = 3200, // and all of them together
+    MAX_CLOCKS = 6500
 };
 
 static const int thread_counts[] = {256, 512, 128};
+enum { N_THREAD_COUNTS = sizeof thread_counts / sizeof *thread_counts, MOST_TILES = 8 };
 
 // Vectors, or steps of vectors, that a thread works through one after the other.
 static int64_t passes(const struct fusion *f, const struct scheduled *s)
@@ -57,11 +62,9 @@ static int64_t passes(const struct fusion *f, const struct scheduled *s)
     return ceil_div(work, at_once);
 }
 
-static double combining(const struct scheduled *s, bool alone)
+static double combining(const struct scheduled *s)
 {
-    if (!s->n_tickets)
-        return 0;
-    return !alone && s->partial_bytes <= MAX_REPLICATED_BYTES ? ADD_UP : TICKETS;
+    return s->spec.replicated ? ADD_UP : s->n_tickets ? TICKETS : 0;
 }
 
 // Alone, where it has an SM's worth of threads, or as a phase.
@@ -70,156 +73,156 @@ static double clocks(const struct fusion *f, const struct scheduled *s, bool alo
     if (s->nest->family == FAMILY_gemm)
         return s->clocks - (alone ? 0 : AHEAD);
     double bound = s->floor_us * CLOCKS_PER_US, latency = (double)(alone ? 1 : passes(f, s)) * PASS;
-    return combining(s, alone) + (latency > bound ? latency : bound);
+    return combining(s) + (latency > bound ? latency : bound);
 }
 
-static bool reads(const struct nest *nest, const struct node *node)
+// A reduction that every cluster makes for itself: loads that are all under way at once where
+// registers can hold them, at the rate at which its SM, or all of them, get at L2.
+static double shared_clocks(const struct fusion *f, const struct launch *l,
+                            const struct scheduled *s)
 {
-    for (int i = 0; i < nest->n_values; i++)
-        if (nest->values[i]->kind == VALUE_load && nest->values[i]->node == node)
-            return true;
-    return false;
+    const struct spec *spec = &s->spec;
+    int64_t kept = (int64_t)spec->threads_x * (spec->along_kept ? spec->vec : 1);
+    int64_t reduced = (int64_t)spec->threads_y * (spec->along_kept ? 1 : spec->vec);
+    int64_t steps = ceil_div(ceil_div(s->nest->extent[VAR_c], reduced), l->cluster);
+    int64_t rounds = ceil_div(s->nest->extent[VAR_r], kept) * ceil_div(steps, 16);
+    double block = s->bytes / l->cluster;
+    double of_sm = block * (double)ceil_div(l->blocks, f->target->n_sms) / SM_BYTES;
+    double of_all = block * (double)l->blocks / L2_BYTES;
+    return (double)rounds * LATENCY + (of_sm > of_all ? of_sm : of_all) + SLOTS;
 }
 
-static bool reads_any(const struct nest *nest, const struct nest *made)
+static double phase_clocks(const struct fusion *f, const struct launch *l,
+                           const struct scheduled *s)
 {
-    for (int i = 0; i < made->n_stores; i++)
-        if (reads(nest, made->stores[i]))
-            return true;
-    return false;
+    return l->cluster && s->spec.replicated ? shared_clocks(f, l, s) : clocks(f, s, false);
 }
 
-static bool is_output(const struct graph *graph, const struct node *node)
+// Of a barrier of the launch's scope.
+static double barrier_clocks(const struct launch *l)
 {
-    for (int i = 0; i < graph->n_outputs; i++)
-        if (graph->outputs[i].node == node)
-            return true;
-    return false;
+    return !l->cluster ? BARRIER : l->cluster > 1 ? CLUSTER_BARRIER : BLOCK_BARRIER;
 }
 
-// Whether nobody but the phases of the launch looks at what the nest stores.
-static bool stays_inside(const struct fusion *f, const struct nest *nest, int end)
+// What the search for the launch that begins with a nest has found.
+struct search {
+    struct fusion *f;
+    int first, alignment;
+    double alone[MAX_PHASES + 1]; // clocks of the first so many nests as kernels of their own
+    int n_alone;
+    double gained; // by the best launch over those
+    int n_phases;  // of it
+    struct launch *launches;
+    int n;
+};
+
+static double clocks_alone(struct search *s, int n_phases)
 {
-    for (int i = 0; i < nest->n_stores; i++) {
-        if (is_output(f->graph, nest->stores[i]))
-            return false;
-        for (int later = end; later < f->n_nests; later++)
-            if (reads(f->nests[later], nest->stores[i]))
-                return false;
+    for (; s->n_alone < n_phases; s->n_alone++) {
+        struct scheduled alone;
+        schedule(s->f, s->f->nests[s->first + s->n_alone], s->alignment, &alone);
+        s->alone[s->n_alone + 1] = s->alone[s->n_alone] + LAUNCH + clocks(s->f, &alone, true);
     }
-    return true;
+    return s->alone[n_phases];
 }
 
-static int64_t own_bytes(const struct node *node)
+// Of the whole launch; 0: it is not to be one.
+static double launch_clocks(const struct fusion *f, const struct launch *l)
 {
-    return ceil_div(node_numel(node) * dtype_info[node->dtype].bytes, 128) * 128;
-}
-
-// Partial results that are few: adding them up in every block costs less than waiting for one
-// that does.  room: shared memory that is left for the results.
-static void replicate(const struct fusion *f, struct scheduled *s, int end, int64_t *room)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < s->nest->n_stores; i++)
-        bytes += own_bytes(s->nest->stores[i]);
-    if (s->nest->family != FAMILY_columns || s->spec.splits < 2 ||
-        s->partial_bytes > MAX_REPLICATED_BYTES || bytes > *room || !stays_inside(f, s->nest, end))
-        return;
-    s->spec.replicated = true;
-    s->n_tickets = 0;
-    *room -= bytes;
-}
-
-// Where a phase needs what one since the last barrier made.
-static void place_barriers(struct launch *l)
-{
-    l->cooperative = false;
-    for (int p = 0, since = 0; p < l->n_phases; p++) {
-        l->waits[p] = false;
-        for (int made = since; made < p; made++)
-            l->waits[p] |= reads_any(l->phases[p].nest, l->phases[made].nest);
-        if (l->waits[p])
-            since = p, l->cooperative = true;
-    }
-}
-
-// Who wrote what the launch reads; what each block has for itself lies behind what the phases use
-// of its shared memory.
-static void place_own(struct fusion *f, struct launch *l, int64_t at)
-{
-    l->origin = arena_new(f->g, enum origin, f->graph->n_nodes);
-    l->own_at = arena_new(f->g, int64_t, f->graph->n_nodes);
+    double sum = LAUNCH;
+    int pointers = 0;
     for (int p = 0; p < l->n_phases; p++) {
-        const struct nest *nest = l->phases[p].nest;
-        bool own = l->phases[p].spec.replicated;
-        for (int i = 0; i < nest->n_stores; i++) {
-            const struct node *node = nest->stores[i];
-            l->origin[node->id] = own ? ORIGIN_block : ORIGIN_launch;
-            if (own) {
-                l->own_at[node->id] = at;
-                l->shared_bytes = (unsigned)(at += own_bytes(node));
-            }
+        const struct scheduled *s = &l->phases[p];
+        double cost = phase_clocks(f, l, s);
+        pointers += s->nest->n_loads + s->nest->n_stores + 2;
+        if (cost > MAX_CLOCKS || pointers > MAX_POINTERS)
+            return 0;
+        sum += cost + (l->waits[p] ? barrier_clocks(l) : 0);
+    }
+    return sum;
+}
+
+// Of so many nests, in grid scope (w asks for no cluster) or in cluster scope; 0: there is none.
+static double make_launch(struct search *s, int n_phases, const struct wishes *w, struct launch *l)
+{
+    bool made = w->of[WISH_cluster]
+                    ? launch_in_clusters(s->f, s->first, n_phases, s->alignment, w, l)
+                    : launch_in_grid(s->f, s->first, n_phases, s->alignment, w, l);
+    return made ? launch_clocks(s->f, l) : 0;
+}
+
+// false: no more nests are to be tried this way.
+static bool try_phases(struct search *s, int n_phases, const struct wishes *w)
+{
+    struct launch l;
+    double clocks = make_launch(s, n_phases, w, &l);
+    if (clocks && clocks_alone(s, n_phases) - clocks > s->gained)
+        s->gained = clocks_alone(s, n_phases) - clocks, s->n_phases = n_phases;
+    return clocks != 0;
+}
+
+static void find_phases(struct search *s)
+{
+    int most = min_of(MAX_PHASES, s->f->n_nests - s->first);
+    for (int i = 0; i < N_THREAD_COUNTS; i++) {
+        struct wishes w = {.way = WAY_phase, .of[WISH_threads] = thread_counts[i]};
+        for (int n = 2; n <= most && try_phases(s, n, &w); n++)
+            ;
+        for (int c = 1; c <= max_of(s->f->target->max_cluster, 1); c *= 2) {
+            w.of[WISH_cluster] = c;
+            for (int n = 2; n <= most; n++)
+                if (clusters_can_share(s->f, s->first, n))
+                    try_phases(s, n, &w);
         }
     }
 }
 
-static bool schedule_phase(struct fusion *f, const struct nest *nest, int alignment, int threads,
-                           struct scheduled *out)
+// By rising clocks; the earlier of equals stays so.
+static void keep_launch(struct search *s, struct launch *l, double clocks)
 {
-    struct wishes w = {.way = WAY_phase, .of[WISH_threads] = threads};
-    struct accesses a = nest_accesses(f->g, nest);
-    return schedule_as(f, nest, &a, alignment, &w, out) &&
-           (int)out->shared_bytes <= f->target->shared_per_block;
+    l->predicted_us = clocks / CLOCKS_PER_US;
+    l->separate_us = clocks_alone(s, l->n_phases) / CLOCKS_PER_US;
+    int at = s->n++;
+    for (; at > 0 && s->launches[at - 1].predicted_us > l->predicted_us; at--)
+        s->launches[at] = s->launches[at - 1];
+    s->launches[at] = *l;
 }
 
-// The nests as phases of so many threads, for as long as they can be; what is gained over kernels
-// of their own by the first so many, and what these take, in clocks, goes to gained[] and taken[].
-static struct launch phases_of(struct fusion *f, int first, int alignment, int threads,
-                               double *gained, double *taken)
+static bool multiplies(const struct search *s)
 {
-    struct launch l = {.threads = threads};
-    l.phases = arena_new(f->g, struct scheduled, MAX_PHASES);
-    l.waits = arena_new(f->g, bool, MAX_PHASES);
-    double gain = 0, sum = 0;
-    int pointers = 0;
-    for (int p = 0; p < MAX_PHASES && first + p < f->n_nests; p++) {
-        struct scheduled alone, *s = &l.phases[p];
-        if (!schedule_phase(f, f->nests[first + p], alignment, threads, s))
-            break;
-        schedule(f, f->nests[first + p], alignment, &alone);
-        double cost = clocks(f, s, false);
-        pointers += s->nest->n_loads + s->nest->n_stores + 2;
-        if (cost > MAX_CLOCKS || alone.form != s->form || pointers > MAX_POINTERS)
-            break;
-        l.n_phases++;
-        place_barriers(&l);
-        cost += l.waits[p] ? BARRIER : 0;
-        gain += clocks(f, &alone, true) + (p ? LAUNCH : 0) - cost;
-        gained[p] = gain, taken[p] = sum += cost;
-    }
-    return l;
+    for (int p = 0; p < s->n_phases; p++)
+        if (s->f->nests[s->first + p]->family == FAMILY_gemm)
+            return true;
+    return false;
 }
 
-static void finish(struct fusion *f, struct launch *l, int first)
+// All ways to a launch of the phases that were found.
+static void list_launches(struct search *s)
 {
-    l->blocks = 1, l->shared_bytes = 0;
-    for (int p = 0; p < l->n_phases; p++) {
-        const struct scheduled *s = &l->phases[p];
-        l->blocks = max64(l->blocks, min64(s->blocks, f->target->n_sms));
-        l->shared_bytes = s->shared_bytes > l->shared_bytes ? s->shared_bytes : l->shared_bytes;
-    }
-    int64_t own_at = max64(ceil_div(l->shared_bytes, 128) * 128, 128);
-    int64_t room = min64(f->target->shared_per_block - own_at, MAX_OWN_BYTES);
-    for (int p = 0; p < l->n_phases; p++)
-        replicate(f, &l->phases[p], first + l->n_phases, &room);
-    place_barriers(l);
-    place_own(f, l, own_at);
+    static const int clusters[] = {0, 1, 2, 4, 8, 16};
+    int most_tiles = multiplies(s) ? MOST_TILES : 1;
+    for (int i = 0; i < N_THREAD_COUNTS; i++)
+        for (size_t c = 0; c < sizeof clusters / sizeof *clusters; c++)
+            for (int tile = 1; tile <= most_tiles && s->n < MAX_LAUNCHES; tile++) {
+                struct wishes w = {.way = WAY_phase,
+                                   .of[WISH_threads] = thread_counts[i],
+                                   .of[WISH_cluster] = clusters[c],
+                                   .of[WISH_tile] = tile};
+                struct launch l;
+                if (clusters[c] > max_of(s->f->target->max_cluster, 1) ||
+                    (clusters[c] && !clusters_can_share(s->f, s->first, s->n_phases)))
+                    continue;
+                double clocks = make_launch(s, s->n_phases, &w, &l);
+                if (clocks)
+                    keep_launch(s, &l, clocks);
+            }
 }
 
 void launch_alone(struct fusion *f, const struct scheduled *s, struct launch *out)
 {
     *out = (struct launch){.n_phases = 1,
                            .threads = s->spec.threads,
+                           .cluster = s->spec.cluster,
                            .blocks = s->blocks,
                            .shared_bytes = s->shared_bytes,
                            .predicted_us = s->predicted_us};
@@ -230,36 +233,20 @@ void launch_alone(struct fusion *f, const struct scheduled *s, struct launch *ou
 
 int stitch(struct fusion *f, int first, int alignment, struct launch *launches)
 {
-    enum { N = sizeof thread_counts / sizeof *thread_counts };
-    struct launch all[N];
-    double gained[N][MAX_PHASES], taken[N][MAX_PHASES], best = 0;
-    int of = 0, n_phases = 0, n = 0;
-    for (int i = 0; i < N; i++) {
-        all[i] = phases_of(f, first, alignment, thread_counts[i], gained[i], taken[i]);
-        for (int p = 1; p < all[i].n_phases; p++)
-            if (gained[i][p] > best)
-                best = gained[i][p], of = i, n_phases = p + 1;
-    }
-    for (int i = 0; i < N && n_phases; i++) {
-        struct launch *l = &all[(of + i) % N];
-        if (l->n_phases < n_phases)
-            continue;
-        l->n_phases = n_phases;
-        double clocks = LAUNCH + taken[(of + i) % N][n_phases - 1];
-        l->predicted_us = clocks / CLOCKS_PER_US;
-        l->separate_us = (clocks + gained[(of + i) % N][n_phases - 1]) / CLOCKS_PER_US;
-        finish(f, l, first);
-        launches[n++] = *l;
-    }
-    return n;
+    struct search s = {.f = f, .first = first, .alignment = alignment, .launches = launches};
+    find_phases(&s);
+    if (s.n_phases)
+        list_launches(&s);
+    return s.n;
 }
 
 const char *launch_text(struct gen *g, const struct launch *l)
 {
     if (l->n_phases == 1)
         return spec_text(g, l->phases, "");
-    const char *text = arena_text(g, "threads=%d %s=%d", l->threads,
-                                  l->side_blocks ? "beside" : "phases", l->n_phases);
+    const char *scope = l->cluster ? arena_text(g, " cluster=%d", l->cluster) : "";
+    const char *text = arena_text(g, "threads=%d %s=%d%s", l->threads,
+                                  l->side_blocks ? "beside" : "phases", l->n_phases, scope);
     for (int p = 0; p < l->n_phases; p++) {
         const char *prefix = arena_text(g, "%s%d.", family_name[l->phases[p].form], p);
         text = arena_text(g, "%s %s", text, spec_text(g, &l->phases[p], prefix));

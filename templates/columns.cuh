@@ -132,7 +132,8 @@ __device__ inline void finish_rows(const Args &args, index_t r, int y, Row (&row
 }
 
 // first: this block's number among those that do this
-__device__ inline void run(const Args &args, index_t first = blockIdx.x)
+template <typename SplitArgs>
+__device__ inline void run(const SplitArgs &args, index_t first = blockIdx.x)
 {
     const int x = threadIdx.x % Spec::threads_x, y = threadIdx.x / Spec::threads_x;
     for (index_t block = first; block < Tile::tiles * Spec::splits; block += gridDim.x) {
@@ -183,6 +184,157 @@ template <typename SplitArgs> __device__ inline void finish_in_block(const Split
         finish_rows(args, r, y, row, acc);
         __syncthreads(); // the results are there, and shared memory is free for the next tile
     }
+}
+
+// ---- a phase in cluster scope: each cluster reduces everything for itself, a split a block ----
+
+// What a cluster's blocks send to each of them, for every kept element: an accumulator of each
+// warp, or of the block where it covers several kept elements.  They come to an inbox and, behind
+// it, to Slots::n accumulators a kept element.
+struct Slots {
+    static constexpr int of_block = Spec::threads_x == 1 ? Spec::threads / 32 : 1;
+    static constexpr int n = Spec::splits * of_block;
+    // Of a warp, that add up a row.
+    static constexpr int lanes = n >= 32   ? 32
+                                 : n >= 16 ? 16
+                                 : n >= 8  ? 8
+                                 : n >= 4  ? 4
+                                 : n >= 2  ? 2
+                                           : 1;
+};
+
+__device__ inline Acc *slots_of(Inbox *inbox)
+{
+    return (Acc *)(inbox + 2); // aligned to 16 bytes
+}
+
+// Before the first barrier of the cluster.
+__device__ inline void open_slots(Inbox *inbox)
+{
+    if constexpr (Spec::splits > 1)
+        open_inbox(inbox, (unsigned)(Spec::rows * Slots::n * sizeof(Acc)), threadIdx.x == 0);
+}
+
+// A thread's share, under way all at once where it has room in registers.
+struct Ahead {
+    static constexpr bool whole =
+        Tile::tiles == 1 && Tile::steps_per_split * sizeof(Elements<Spec::vec>) <= 256;
+    static constexpr int steps = whole ? (int)Tile::steps_per_split : 0;
+    Elements<Spec::vec> e[whole ? steps : 1];
+};
+
+__device__ inline bool is_step(index_t step, index_t c)
+{
+    return (Tile::steps % Spec::splits == 0 || step < Tile::steps) &&
+           (Spec::cols % Tile::step == 0 || c < Spec::cols);
+}
+
+__device__ inline void load_ahead(const Args &args, Ahead &ahead)
+{
+    const int x = threadIdx.x % Spec::threads_x, y = threadIdx.x / Spec::threads_x;
+    const index_t first = blockIdx.x % Spec::splits * Tile::steps_per_split;
+    const index_t r = (index_t)x * Tile::kept;
+#pragma unroll
+    for (int i = 0; i < Ahead::steps; i++) {
+        const index_t c = (first + i) * Tile::step + y * Tile::reduced;
+        if (r < Spec::rows && is_step(first + i, c))
+            load_elements(args, r, c, ahead.e[i]);
+    }
+}
+
+__device__ inline void reduce_ahead(const Args &args, Ahead &ahead, index_t r, int y,
+                                    Row (&row)[Tile::kept], Acc (&acc)[Tile::kept])
+{
+    const index_t first = blockIdx.x % Spec::splits * Tile::steps_per_split;
+#pragma unroll
+    for (int i = 0; i < Ahead::steps; i++) {
+        const index_t c = (first + i) * Tile::step + y * Tile::reduced;
+        if (is_step(first + i, c))
+            accumulate(args, r, c, row, ahead.e[i], acc);
+    }
+}
+
+// To that slot of the row in the block of that rank.
+__device__ inline void send_to(Inbox *inbox, index_t r, int slot, int rank, const Acc &acc)
+{
+    Acc *there = slots_of(inbox) + r * Slots::n + slot;
+    if constexpr (Spec::splits > 1)
+        send(there, rank, acc, inbox);
+    else
+        *there = acc;
+}
+
+__device__ inline void send_all(Inbox *inbox, index_t r, int x, int y, Acc (&acc)[Tile::kept])
+{
+    const int slot = blockIdx.x % Spec::splits * Slots::of_block;
+    if constexpr (Spec::threads_x == 1) {
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+        for (int j = 0; j < Tile::kept; j++) {
+            warp_reduce<32>(acc[j], [](Acc &into, const Acc &from) { combine(into, from); });
+            if (lane < Spec::splits)
+                send_to(inbox, r + j, slot + warp, lane, acc[j]);
+        }
+    } else {
+        reduce_block(x, y, acc);
+#pragma unroll
+        for (int j = 0; j < Tile::kept; j++)
+            for (int rank = 0; rank < Spec::splits && y == 0 && r < Spec::rows; rank++)
+                send_to(inbox, r + j, slot, rank, acc[j]);
+        __syncthreads(); // the memory of reduce_block is free
+    }
+}
+
+// Past the first barrier of the cluster.
+__device__ inline void reduce_in_cluster(const Args &args, Ahead &ahead, Inbox *inbox)
+{
+    const int x = threadIdx.x % Spec::threads_x, y = threadIdx.x / Spec::threads_x;
+    for (index_t tile = 0; tile < Tile::tiles; tile++) {
+        const index_t r = tile * Tile::width + (index_t)x * Tile::kept;
+        Row row[Tile::kept];
+        Acc acc[Tile::kept];
+#pragma unroll
+        for (int j = 0; j < Tile::kept; j++) {
+            identity(acc[j]);
+            if (r < Spec::rows)
+                load_row(args, r + j, row[j]);
+        }
+        if (Ahead::whole && r < Spec::rows)
+            reduce_ahead(args, ahead, r, y, row, acc);
+        else if (r < Spec::rows)
+            reduce_part(args, r, y, blockIdx.x % Spec::splits, row, acc);
+        send_all(inbox, r, x, y, acc);
+    }
+}
+
+// When all has come: some lanes of a warp a row.
+__device__ inline void finish_in_cluster(const Args &args, Inbox *inbox)
+{
+    if constexpr (Spec::splits > 1)
+        receive_all(inbox);
+    else
+        __syncthreads(); // every warp's accumulators are there
+    constexpr int lanes = Slots::lanes;
+    const Acc *slots = slots_of(inbox);
+    const int lane = threadIdx.x % lanes;
+    for (index_t first = 0; first < Spec::rows; first += Spec::threads / lanes) {
+        const index_t r = first + threadIdx.x / lanes;
+        const bool live = r < Spec::rows;
+        Acc acc;
+        identity(acc);
+#pragma unroll
+        for (int i = 0; i < Slots::n; i += lanes)
+            if (live && (Slots::n % lanes == 0 || i + lane < Slots::n))
+                combine(acc, slots[r * Slots::n + i + lane]);
+        warp_reduce<lanes>(acc, [](Acc &into, const Acc &from) { combine(into, from); });
+        if (live && lane == 0) {
+            Row row;
+            load_row(args, r, row);
+            finish(args, r, row, acc);
+            store_row(args, r, row);
+        }
+    }
+    __syncthreads(); // the results are there
 }
 
 #ifdef KERNEL

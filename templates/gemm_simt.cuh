@@ -81,16 +81,16 @@ struct Place {
     int group, thread, m, n;
 };
 
-__device__ inline Place thread_place(int thread)
+__device__ inline Place thread_place(unsigned thread)
 {
     Place p;
-    int warp = thread / 32, lane = thread % 32;
-    p.group = Spec::split == 1 ? 0 : warp / (Tile::threads / 32);
-    p.thread = thread - p.group * Tile::threads;
-    warp -= p.group * (Tile::threads / 32);
+    unsigned lane = thread % 32, warp = thread / 32;
+    p.group = Spec::split == 1 ? 0 : thread / Tile::threads;
+    p.thread = thread % Tile::threads;
+    warp %= Tile::threads / 32;
     // Lanes 2i and 2i + 1 share their columns, lanes i and i + 2 in the same four their rows: half
     // a warp then reads 16-byte runs of either operand in one pass.
-    int lane_m = 0, lane_n = lane;
+    unsigned lane_m = 0, lane_n = lane;
     if constexpr (Tile::lanes_m > 1) {
         lane_m = lane / (2 * Spec::lanes_n) * 2 + lane % 2;
         lane_n = lane / 2 % Spec::lanes_n;
@@ -155,7 +155,7 @@ using Run = Vec<Acc, Tile::run_n>;
 constexpr int group_sums = Tile::runs * Tile::threads; // in runs
 
 // The sums of a group, thread by thread, then those of the next.
-__device__ inline Run *own_sums(Acc *shared, int thread)
+__device__ inline Run *own_sums(Acc *shared, unsigned thread)
 {
     int group = Spec::split == 1 ? 0 : thread / Tile::threads;
     return reinterpret_cast<Run *>(shared + Tile::sums_at) + group * (group_sums - Tile::threads) +
@@ -250,6 +250,10 @@ struct Ahead {
     Stage<OperandB> b;
 };
 
+// What of the first step of the block's first tile was done ahead: its settled loads, the stores of
+// an operand of which all loads were settled.
+enum { AHEAD_loads = 1, AHEAD_a = 2, AHEAD_b = 4 };
+
 // Where a thread's first vectors of the operands lie in them
 struct Start {
     Spot in_a, in_b;
@@ -267,22 +271,60 @@ __device__ inline Start start_of(Corner c, Place p)
             (index_t)(p.group * Spec::block_k + b.k)};
 }
 
-// Sends the first step of the block's first tile on its way, but for what an earlier phase of the
-// same launch writes.
+// The block's first tile.  A block that has none takes the last one: what is done ahead is then
+// done in vain, but without a branch.
+__device__ inline Corner first_place()
+{
+    constexpr index_t last = Tile::tiles > 0 ? (index_t)(Tile::tiles - 1) : 0;
+    return tile_place(blockIdx.x < last ? blockIdx.x : last);
+}
+
+// Sends the first step of that tile on its way, but for what an earlier phase of the same launch
+// writes.
 __device__ inline void load_ahead(const Args &args, Ahead &step)
 {
-    if (Tile::steps == 0 || blockIdx.x >= (index_t)Tile::tiles)
+    if (Tile::steps == 0 || Tile::tiles == 0)
         return;
-    const Corner c = tile_place(blockIdx.x);
+    const Corner c = first_place();
     const Place p = thread_place(threadIdx.x);
     const Start at = start_of(c, p);
     step.a.template load<LOADS_settled>(args, c.b, at.m, at.k_a, p.thread);
     step.b.template load<LOADS_settled>(args, c.b, at.n, at.k_b, p.thread);
 }
 
+// Where a thread's vectors of a group's operands go in shared memory, in bytes: base, place and
+// constant then go into the access itself.
+struct Places {
+    int group_a, group_b, write_a, write_b;
+};
+
+__device__ inline Places places_of(const Start &at, int group)
+{
+    constexpr int size = sizeof(Acc);
+    const int a = group * (2 * Tile::buffer), b = a + Spec::block_k * Tile::stride_a;
+    return {a * size, b * size, (a + at.in_a.k * Tile::stride_a + at.in_a.x) * size,
+            (b + at.in_b.k * Tile::stride_b + at.in_b.x) * size};
+}
+
+// The stores of operands that load_ahead has loaded: a set of AHEAD_a and AHEAD_b.
+__device__ inline void store_ahead(const Args &args, const Ahead &step, int operands)
+{
+    if (Tile::steps == 0 || Tile::tiles == 0)
+        return;
+    const Corner c = first_place();
+    const Place p = thread_place(threadIdx.x);
+    const Start from = start_of(c, p);
+    const Places to = places_of(from, p.group);
+    Acc *shared = reinterpret_cast<Acc *>(dynamic_shared());
+    if (operands & AHEAD_a)
+        step.a.store(args, c.b, from.m, from.k_a, p.thread, at(shared, to.write_a));
+    if (operands & AHEAD_b)
+        step.b.store(args, c.b, from.n, from.k_b, p.thread, at(shared, to.write_b));
+}
+
 // The k loop of one tile; p.group's share of it
 __device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shared,
-                                  Accumulators &acc, Ahead &step, bool is_ahead)
+                                  Accumulators &acc, Ahead &step, int ahead)
 {
     if constexpr (Tile::promotes)
         clear_sums(own_sums(shared, threadIdx.x));
@@ -291,21 +333,21 @@ __device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shar
     Stage<OperandB> &b = step.b;
     const Start from = start_of(c, p);
     const index_t m = from.m, n = from.n, k_a = from.k_a, k_b = from.k_b;
-    // Places in shared memory, in bytes: base, place and constant then go into the access itself.
+    const Places to = places_of(from, p.group);
     constexpr int size = sizeof(Acc);
-    int group_a = p.group * (2 * Tile::buffer), group_b = group_a + Spec::block_k * Tile::stride_a;
-    int read_a = (group_a + p.m) * size, read_b = (group_b + p.n) * size;
-    int write_a = (group_a + from.in_a.k * Tile::stride_a + from.in_a.x) * size;
-    int write_b = (group_b + from.in_b.k * Tile::stride_b + from.in_b.x) * size;
+    int read_a = to.group_a + p.m * size, read_b = to.group_b + p.n * size;
+    int write_a = to.write_a, write_b = to.write_b;
     int other = Tile::buffer * size; // from the buffer that is read to the other
-    if (!is_ahead) {
+    if (!(ahead & AHEAD_loads)) {
         a.template load<LOADS_settled>(args, c.b, m, k_a, p.thread);
         b.template load<LOADS_settled>(args, c.b, n, k_b, p.thread);
     }
     a.template load<LOADS_fresh>(args, c.b, m, k_a, p.thread);
     b.template load<LOADS_fresh>(args, c.b, n, k_b, p.thread);
-    a.store(args, c.b, m, k_a, p.thread, at(shared, write_a));
-    b.store(args, c.b, n, k_b, p.thread, at(shared, write_b));
+    if (!(ahead & AHEAD_a))
+        a.store(args, c.b, m, k_a, p.thread, at(shared, write_a));
+    if (!(ahead & AHEAD_b))
+        b.store(args, c.b, n, k_b, p.thread, at(shared, write_b));
     group_barrier();
 
     int until_promotion = Spec::promote_k / Spec::block_k;
@@ -334,8 +376,7 @@ __device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shar
     }
 }
 
-// is_ahead: load_ahead has filled `step`
-__device__ inline void contract(const Args &args, index_t tile, Ahead &step, bool is_ahead)
+__device__ inline void contract(const Args &args, index_t tile, Ahead &step, int ahead)
 {
     Acc *shared = reinterpret_cast<Acc *>(dynamic_shared());
     Accumulators acc;
@@ -344,7 +385,7 @@ __device__ inline void contract(const Args &args, index_t tile, Ahead &step, boo
     // The same for all threads of the block.
     const bool needed = !Spec::masked || tile_is_needed(corner.m, corner.n);
     if (Tile::steps > 0 && needed)
-        accumulate(args, corner, thread_place(threadIdx.x), shared, acc, step, is_ahead);
+        accumulate(args, corner, thread_place(threadIdx.x), shared, acc, step, ahead);
 
     // Worked out anew, so that the loop's registers are for the loop.
     int thread = fresh_thread_index();
@@ -366,15 +407,17 @@ __device__ inline void contract(const Args &args, index_t tile, Ahead &step, boo
     }
 }
 
-__device__ inline void run(const Args &args, Ahead &step, bool is_ahead)
+// ahead: what was done for the block's first tile, which it then may not have
+__device__ inline void run(const Args &args, Ahead &step, int ahead)
 {
     if constexpr (Spec::looped) {
         for (index_t tile = blockIdx.x; tile < (index_t)Tile::tiles; tile += gridDim.x) {
-            contract(args, tile, step, is_ahead && tile == blockIdx.x);
+            contract(args, tile, step, tile == blockIdx.x ? ahead : 0);
             __syncthreads(); // the next tile uses the same shared memory
         }
     } else if constexpr (Tile::tiles > 0) {
-        contract(args, blockIdx.x, step, is_ahead);
+        if (!ahead || blockIdx.x < (index_t)Tile::tiles)
+            contract(args, blockIdx.x, step, ahead);
     }
 }
 
@@ -383,6 +426,6 @@ extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
     KERNEL(const __grid_constant__ Args args)
 {
     Ahead step;
-    run(args, step, false);
+    run(args, step, 0);
 }
 #endif

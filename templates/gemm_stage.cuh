@@ -133,12 +133,12 @@ template <typename Operand> struct Stage {
 
     typename Operand::Raw raw[rounds];
 
-    static __device__ constexpr Spot spot(int vector)
+    static __device__ constexpr Spot spot(unsigned vector)
     {
         if (Operand::along_k)
-            return {vector / near % vectors_x,
-                    (vector / near / vectors_x * near + vector % near) * vec};
-        return {vector % vectors_x * vec, vector / vectors_x};
+            return {(int)(vector / near % vectors_x),
+                    (int)(vector / near / vectors_x * near + vector % near) * vec};
+        return {(int)(vector % vectors_x) * vec, (int)(vector / vectors_x)};
     }
 
     // All counts are powers of two, so that spot(thread + i * threads) is spot(thread) + step(i).

@@ -98,6 +98,30 @@ START_TEST(tuning_sets_aside_what_does_not_fit)
 }
 END_TEST
 
+static const struct {
+    const char *fits, *launched;
+    int n_notes;
+} scopes[] = {
+    {"16", " grid=128,1,1 block=256,1,1 shared=58624 cluster=16\n", 0},
+    {"8",  " cluster=8\n",                                          1},
+    {"0",  " cooperative\n",                                        2},
+};
+
+// The phases of one launch.
+START_TEST(clusters_of_a_scope_are_as_large_as_fit)
+{
+    struct result r;
+    set("FAKE_CUDA_CLUSTER", scopes[_i].fits);
+    run_quant_linear(&r, " --arch sm_90");
+    expect_ran(&r);
+    const char *launched = launches();
+    expect_part(launched, scopes[_i].launched);
+    ck_assert_int_eq(count(launched, "\n"), 1);
+    ck_assert_int_eq(count(r.err, "fake H200 has no room for a cluster of "), scopes[_i].n_notes);
+    ck_assert_int_eq(count(r.err, "\n"), scopes[_i].n_notes);
+}
+END_TEST
+
 START_TEST(an_older_driver_is_not_asked)
 {
     struct result r;
@@ -131,6 +155,7 @@ START_TEST(a_cooperative_grid_is_what_there_is_room_for)
     struct result r;
     set("FAKE_CUDA_SMS", rooms[_i].sms);
     set("FAKE_CUDA_BLOCKS_PER_SM", rooms[_i].per_sm);
+    set("FAKE_CUDA_CLUSTER", "0");
     run_quant_linear(&r, " --arch sm_90"); // planned for 132 SMs, whatever there are
     expect_ran(&r);
     const char *launched = launches();
@@ -144,9 +169,10 @@ START_TEST(a_gpu_without_room_for_a_block_is_an_error)
 {
     struct result r;
     set("FAKE_CUDA_BLOCKS_PER_SM", "0");
+    set("FAKE_CUDA_CLUSTER", "0");
     run_quant_linear(&r, "");
     ck_assert_int_eq(r.status, 1);
-    ck_assert_str_eq(r.err, "quern: quant_linear_0_stitch: fake H200 has no room for a block\n");
+    expect_part(r.err, "\nquern: quant_linear_0_stitch: fake H200 has no room for a block\n");
     ck_assert_str_eq(launches(), "");
 }
 END_TEST
@@ -305,6 +331,7 @@ Suite *driver_suite(void)
     tcase_add_checked_fixture(command, reset_machine, NULL);
     tcase_add_test(command, doctor_shows_the_gpu);
     tcase_add_loop_test(command, clusters_are_as_large_as_fit, 0, LENGTH(long_rows));
+    tcase_add_loop_test(command, clusters_of_a_scope_are_as_large_as_fit, 0, LENGTH(scopes));
     tcase_add_test(command, a_cluster_that_the_driver_refuses_does_not_fit);
     tcase_add_test(command, tuning_sets_aside_what_does_not_fit);
     tcase_add_test(command, an_older_driver_is_not_asked);

@@ -12,45 +12,53 @@
 
 // The first of the probes are one launch each, but for the last of them no block needs what another
 // one made.
-enum { N_STITCHED = 8 };
+enum { N_STITCHED = 10 };
 
 // What two phases hand to each other, in every order of families.
 static const struct probe {
     const char *families;
     int phases, barriers;
+    int shared;       // phases that clusters make for themselves, where there are clusters; 0: none
     const char *text; // of one dtype
 } probes[] = {
   // clang-format off: texts of several lines
-    {"columns map",         2, 1,
+    {"columns map",         2, 1, 1,
      "program amax(M, N)\ninput x : %s[M, N]\noutput y = x / (max(abs(x)) + 1)\n"              },
-    {"columns map",         2, 1,
+    {"columns map",         2, 1, 0,
      "program shown(M, N)\ninput x : %s[M, N]\ns = max(abs(x))\noutput y = x / (s + 1)\n"
      "output z = s + 0\n"                                                                      },
-    {"columns map",         2, 1,
+    {"columns map",         2, 1, 1,
      "program place(M, N)\ninput x : %s[M, N]\ni = argmax(reshape(x, [M * N]))\n"
      "output y = maximum(x, cast(i, %s))\n"                                                    },
-    {"columns columns map", 3, 2,
+    {"columns columns map", 3, 2, 2,
      "program down(M, N)\ninput x : %s[M, N]\noutput y = softmax(x, axis = 0)\n"               },
-    {"columns gemm",        2, 1,
+    {"columns gemm",        2, 1, 1,
      "program product(M, N)\ninput x : %s[M, N]\ninput w : %s[33, N]\n"
      "s = maximum(max(abs(x)), 1)\noutput y = linear(x / s, w)\n"                              },
-    {"gemm gemm",           2, 1,
+    {"columns gemm",        2, 1, 1,
+     "program quant(M, N)\ninput x : %s[M, N]\ninput g : %s[M]\ninput w : %s[27, N]\n"
+     "input b : %s[27]\na = sigmoid(g)[:, None]\ns = maximum(max(abs(x)), 1e-3) / 127\n"
+     "q = clamp(round(x / s), -127, 127) * s\n"
+     "output y = linear(a * q + (1 - a) * x, w, b)\n"                                          },
+    {"columns rows",        2, 1, 1,
+     "program centred(M, N)\ninput x : %s[M, N]\noutput y = softmax(x - mean(x), axis = 1)\n"  },
+    {"gemm gemm",           2, 1, 0,
      "program twice(M, N)\ninput x : %s[M, N]\ninput v : %s[40, N]\ninput w : %s[9, 40]\n"
      "output y = linear(maximum(linear(x, v), 0), w)\n"                                        },
-    {"gemm rows",           2, 1,
+    {"gemm rows",           2, 1, 0,
      "program scores(M, N)\ninput q : %s[M, N]\ninput k : %s[50, N]\n"
      "output y = softmax(q @ k.T, axis = 1)\n"                                                 },
-    {"rows gemm",           2, 1,
+    {"rows gemm",           2, 1, 0,
      "program normed(M, N)\ninput x : %s[M, N]\ninput w : %s[24, N]\n"
      "m = mean(x, axis = 1, keepdims = true)\n"
      "output y = linear((x - m) * (x - m) / (1 + max(abs(x), axis = 1, keepdims = true)), w)\n"},
-    {"",                    0, 0,
+    {"",                    0, 0, 0,
      "program apart(M, N)\ninput x : %s[M, N]\noutput y = x + 1\noutput z = sum(x, axis = 1)\n"
      "output w = sum(x, axis = 0)\n"                                                           },
-    {"",                    0, 0,
+    {"",                    0, 0, 0,
      "program chain(M, N)\ninput x : %s[M, N]\na = x - max(x)\nb = a / (1 + max(abs(a)))\n"
      "c = b - mean(b, axis = 0)\noutput y = c + min(c)\n"                                      },
-    {"",                    0, 0,
+    {"",                    0, 0, 0,
      "program batches(M, N)\ninput a : %s[3, M, N]\ninput b : %s[3, N, 17]\n"
      "p = a @ b\noutput y = triu(p) / (1 + max(abs(p), axis = [1, 2], keepdims = true))\n"     },
  // clang-format on
@@ -64,28 +72,33 @@ static int count(const char *text, const char *part)
     return n;
 }
 
-static void compile_probe(struct compiled *c, const char *text, int64_t m, int64_t n)
+static void compile_probe(struct compiled *c, const char *text, const char *arch)
 {
     struct size sizes[] = {
-        {"M", m},
-        {"N", n}
+        {"M", 256},
+        {"N", 128}
     };
     char *typed_text = typed(text, "f32");
-    compile_right_text(c, typed_text, &(struct compile_options){.sizes = sizes, .n_sizes = 2});
+    compile_right_text(
+        c, typed_text,
+        &(struct compile_options){.target = target_find(arch), .sizes = sizes, .n_sizes = 2});
     free(typed_text);
 }
 
 START_TEST(short_kernels_become_phases)
 {
-    const struct probe *p = &probes[_i];
+    const struct probe *p = &probes[_i % N_STITCHED];
+    bool clusters = _i >= N_STITCHED && p->shared;
     struct compiled c;
-    compile_probe(&c, p->text, 256, 128);
+    compile_probe(&c, p->text, _i < N_STITCHED ? "sm_80" : "sm_90a");
     const struct kernel *k = c.program.kernels;
     ck_assert_int_eq(c.program.n_kernels, 1);
     ck_assert_str_eq(k->family, "stitch");
     ck_assert_int_eq(count(k->source, "\nnamespace phase"), p->phases);
-    ck_assert_int_eq(count(k->source, "grid_barrier(args.barrier);"), p->barriers);
-    ck_assert(k->cooperative);
+    ck_assert_int_eq(count(k->source, "grid_barrier(args.barrier);"), clusters ? 0 : p->barriers);
+    ck_assert_int_eq(count(k->source, "::finish_in_cluster("), clusters ? p->shared : 0);
+    ck_assert_int_eq(k->cooperative, !clusters);
+    ck_assert_int_eq(k->cluster[0] > 1, clusters);
     ck_assert_uint_le(k->grid[0], 132);
     char *families = strdup(p->families);
     int phase = 0;
@@ -124,6 +137,68 @@ START_TEST(phases_agree_with_the_reference)
     int n_failed = run_jobs(jobs, n);
     for (int i = 0; i < n; i++)
         free(texts[i]);
+    ck_assert_int_eq(n_failed, 0);
+}
+END_TEST
+
+static const char *const scopes[] = {" cluster=1 ", " cluster=2 ", " cluster=4 ", " cluster=16 "};
+
+// The first candidate in that scope; NULL: there is none.
+static const char *in_scope(struct compiled *c, const char *text, const quern_size *sizes,
+                            const char *scope)
+{
+    struct size of[] = {
+        {"M", sizes[0].value},
+        {"N", sizes[1].value}
+    };
+    struct compile_options o = {.sizes = of, .n_sizes = 2, .list_candidates = true};
+    compile_right_text(c, text, &o);
+    const struct kernel *k = c->program.kernels;
+    for (int i = 0; i < k->n_candidates; i++)
+        if (strstr(k->candidates[i].spec, scope))
+            return k->candidates[i].spec;
+    return NULL;
+}
+
+// The scope, threads and tile are asked for by name; sizes that fill neither blocks nor clusters.
+START_TEST(clusters_of_every_size_agree_with_the_reference)
+{
+    static const struct {
+        const char *dtype, *inputs;
+        quern_size sizes[2];
+    } forms[] = {
+        {"f32", "normal",  {{"M", 256}, {"N", 128}}},
+        {"f32", "special", {{"M", 37}, {"N", 121}} },
+        {"f16", "normal",  {{"M", 133}, {"N", 164}}}
+    };
+    enum { MOST = COUNT(probes) * COUNT(forms) };
+    struct job jobs[MOST];
+    struct compiled compiled[MOST];
+    char *texts[MOST];
+    quern_spec specs[MOST];
+    quern_plan_options options[MOST];
+    int n = 0;
+    for (int i = 0; i < N_STITCHED; i++)
+        for (int k = 0; k < COUNT(forms) && probes[i].shared; k++) {
+            char *text = texts[n] = typed(probes[i].text, forms[k].dtype);
+            const char *spec = in_scope(&compiled[n], text, forms[k].sizes, scopes[_i]);
+            if (spec) {
+                specs[n] = (quern_spec){compiled[n].program.kernels[0].name, spec};
+                options[n] =
+                    (quern_plan_options){.arch = "sm_90a", .specs = &specs[n], .n_specs = 1};
+                jobs[n] = (struct job){text, forms[k].sizes, 2, forms[k].inputs, &options[n]};
+                n++;
+            } else {
+                compiled_free(&compiled[n]);
+                free(text);
+            }
+        }
+    ck_assert_int_ge(n, 8);
+    int n_failed = run_jobs(jobs, n);
+    for (int i = 0; i < n; i++) {
+        compiled_free(&compiled[i]);
+        free(texts[i]);
+    }
     ck_assert_int_eq(n_failed, 0);
 }
 END_TEST
@@ -201,20 +276,27 @@ static void release(struct memory *m)
         free(m->buffer[b]);
 }
 
-// The outputs after a launch of the program's one kernel.
+// What is wrong with a launch of the program's one kernel: the caller's; NULL: nothing, and what it
+// wrote is in m.
+static char *launch_once(const struct compiled *c, const struct host_library *library,
+                         const struct kernel *k, bool reversed, struct memory *m)
+{
+    void **buffers = allocate(m, &c->program), *pointers[64];
+    for (int i = 0; i < k->n_args; i++)
+        pointers[i] = buffers[k->args[i]];
+    return launch_kernel(library, k, reversed, pointers);
+}
+
 static char *outputs_of(const struct compiled *c, const struct host_library *library,
                         const struct kernel *k, bool reversed, size_t *n_bytes)
 {
     const struct program *p = &c->program;
     struct memory m;
-    void **buffers = allocate(&m, p), *pointers[64];
-    for (int i = 0; i < k->n_args; i++)
-        pointers[i] = buffers[k->args[i]];
-    assert_ran(launch_kernel(library, k, reversed, pointers));
+    assert_ran(launch_once(c, library, k, reversed, &m));
     char *bytes;
     FILE *out = open_memstream(&bytes, n_bytes);
     for (int i = 0; i < p->n_outputs; i++)
-        fwrite(buffers[p->outputs[i]], 1, (size_t)p->buffers[p->outputs[i]].bytes, out);
+        fwrite(m.buffer[p->outputs[i]], 1, (size_t)p->buffers[p->outputs[i]].bytes, out);
     fclose(out);
     release(&m);
     return bytes;
@@ -224,7 +306,7 @@ START_TEST(fewer_blocks_give_the_same_bits)
 {
     static const unsigned grids[] = {1, 2, 7};
     struct compiled c;
-    compile_probe(&c, probes[_i].text, 256, 128);
+    compile_probe(&c, probes[_i].text, "sm_80");
     struct host_library *library =
         load_kernels(c.program.kernels, c.program.n_kernels, sanitizer_flags());
     ck_assert_int_eq(c.program.n_kernels, 1);
@@ -244,12 +326,34 @@ START_TEST(fewer_blocks_give_the_same_bits)
 }
 END_TEST
 
+// Clusters that nothing is left for, and a grid of which blocks take several turns.
+START_TEST(more_clusters_give_the_same_bits)
+{
+    struct compiled c;
+    compile_probe(&c, probes[_i].text, "sm_90a");
+    struct kernel k = c.program.kernels[0];
+    if (k.cluster[0] > 1) {
+        struct host_library *library = load_kernels(&k, 1, sanitizer_flags());
+        size_t n, n_more;
+        char *whole = outputs_of(&c, library, &k, false, &n);
+        k.grid[0] += k.cluster[0];
+        char *more = outputs_of(&c, library, &k, true, &n_more);
+        ck_assert_uint_eq(n, n_more);
+        ck_assert(!memcmp(whole, more, n));
+        free(whole);
+        free(more);
+        host_unload(library);
+    }
+    compiled_free(&c);
+}
+END_TEST
+
 // The test of the tests: blocks that go on without waiting give something else.
 START_TEST(a_barrier_left_out_is_seen)
 {
     static const char barrier[] = "grid_barrier(args.barrier);";
     struct compiled c;
-    compile_probe(&c, probes[_i].text, 256, 128);
+    compile_probe(&c, probes[_i].text, "sm_80");
     struct kernel k = c.program.kernels[0];
     char *source = strdup(k.source), *at = strstr(source, barrier);
     ck_assert_ptr_nonnull(at);
@@ -275,12 +379,44 @@ START_TEST(a_barrier_left_out_is_seen)
 }
 END_TEST
 
+// The same of clusters: a block that does not wait for what is sent to it ends before it comes.
+START_TEST(what_is_not_waited_for_is_seen)
+{
+    static const char include[] = "#include \"device.cuh\"\n";
+    struct compiled c;
+    compile_probe(&c, probes[_i].text, "sm_90a");
+    struct kernel k = c.program.kernels[0];
+    const char *after = strstr(k.source, include);
+    ck_assert_ptr_nonnull(after);
+    after += strlen(include);
+    if (probes[_i].shared) {
+        char *source;
+        size_t size;
+        FILE *out = open_memstream(&source, &size);
+        fprintf(out, "%.*s#define receive_all(inbox) __syncthreads()\n%s", (int)(after - k.source),
+                k.source, after);
+        fclose(out);
+        k.source = source;
+        struct host_library *library = load_kernels(&k, 1, NULL);
+        struct memory m;
+        char *message = launch_once(&c, library, &k, false, &m);
+        ck_assert_ptr_nonnull(message);
+        ck_assert_msg(strstr(message, "the block has ended") != NULL, "%s", message);
+        release(&m);
+        free(message);
+        free(source);
+        host_unload(library);
+    }
+    compiled_free(&c);
+}
+END_TEST
+
 // What a phase wrote, later ones do not read as if it were settled: the read-only path of a GPU may
 // have the old value.
 START_TEST(what_a_phase_wrote_is_read_coherently)
 {
     struct compiled c;
-    compile_probe(&c, probes[_i].text, 256, 128);
+    compile_probe(&c, probes[_i % COUNT(probes)].text, _i < COUNT(probes) ? "sm_80" : "sm_90a");
     for (int i = 0; i < c.program.n_kernels; i++) {
         char *source = strdup(c.program.kernels[i].source), *end;
         char *written[32];
@@ -322,12 +458,15 @@ Suite *stitch_suite(void)
     Suite *s = suite_create("stitch");
     TCase *t = tcase_create("stitch");
     tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, short_kernels_become_phases, 0, N_STITCHED);
+    tcase_add_loop_test(t, short_kernels_become_phases, 0, 2 * N_STITCHED);
     tcase_add_test(t, phases_agree_with_the_reference);
     tcase_add_test(t, phases_can_be_chosen_to_be_separate);
     tcase_add_loop_test(t, fewer_blocks_give_the_same_bits, 0, N_STITCHED);
     tcase_add_loop_test(t, a_barrier_left_out_is_seen, 0, N_STITCHED - 1);
-    tcase_add_loop_test(t, what_a_phase_wrote_is_read_coherently, 0, COUNT(probes));
+    tcase_add_loop_test(t, more_clusters_give_the_same_bits, 0, N_STITCHED);
+    tcase_add_loop_test(t, what_is_not_waited_for_is_seen, 0, N_STITCHED);
+    tcase_add_loop_test(t, clusters_of_every_size_agree_with_the_reference, 0, COUNT(scopes));
+    tcase_add_loop_test(t, what_a_phase_wrote_is_read_coherently, 0, 2 * COUNT(probes));
     suite_add_tcase(s, t);
     return s;
 }
