@@ -81,8 +81,9 @@ static const char *phase_args(struct emitter *e, int phase, const int *first_arg
             continue;
         if (!copied)
             fprintf(out, "    phase%d::Args a%d = args.a%d;\n", phase, phase, phase);
-        fprintf(out, "    a%d.%s = (%s%s *)(dynamic_shared() + Spec::at_t%d);\n", phase, a->name,
-                a->written ? "" : "const ", a->type, a->node->id);
+        fprintf(out, "    a%d.%s = (%s%s *)(dynamic_shared() + Spec::at_t%d%s);\n", phase, a->name,
+                a->written ? "" : "const ", a->type, a->node->id,
+                e->launch->of_warp[a->node->id] ? " + threadIdx.x / 32 * Spec::warp_copy" : "");
         copied = true;
     }
     return arena_text(e->f->g, copied ? "a%d" : "args.a%d", phase);
@@ -94,10 +95,54 @@ static bool is_in_cluster(const struct launch *l, int phase)
     return l->cluster && phase < l->n_phases && l->phases[phase].spec.replicated;
 }
 
+static bool all_settled(struct emitter *e, int phase, const struct value *v)
+{
+    struct accesses a = value_accesses(e->f->g, e->launch->phases[phase].nest, v);
+    for (int i = 0; i < a.n_loads; i++)
+        if (is_fresh(e, a.loads[i]->node))
+            return false;
+    return true;
+}
+
+static const char *with_flag(struct emitter *e, const char *flags, int phase, const char *flag)
+{
+    return arena_text(e->f->g, "%s%sphase%d::AHEAD_%s", flags, *flags ? " | " : "", phase, flag);
+}
+
+// What a contraction loads ahead of the phase before it.
+static const char *loaded_ahead(struct emitter *e, int phase)
+{
+    const struct nest *nest = e->launch->phases[phase].nest;
+    const char *flags = with_flag(e, "", phase, "loads");
+    bool settled = true;
+    for (int i = 0; i < nest->n_stores; i++)
+        settled &= all_settled(e, phase, nest->store_values[i]);
+    return settled ? with_flag(e, flags, phase, "epilogue") : flags;
+}
+
+// What it makes of that before the phase is done: it is ready, and where nothing else is in shared
+// memory then, so are operands that need no more than was loaded.
+static const char *staged_ahead(struct emitter *e, int phase)
+{
+    const struct nest *nest = e->launch->phases[phase].nest;
+    const char *flags = with_flag(e, "", phase, "ready");
+    for (int i = 0; i < 2 && is_in_cluster(e->launch, phase - 1); i++)
+        if (all_settled(e, phase, nest->heavy_in[i]))
+            flags = with_flag(e, flags, phase, i ? "b" : "a");
+    return flags;
+}
+
+static bool is_gemm(const struct launch *l, int phase)
+{
+    return phase < l->n_phases && l->phases[phase].form == FAMILY_gemm;
+}
+
 static void emit_load_ahead(struct emitter *e, int phase, const char *const *args, FILE *out)
 {
-    if (is_in_cluster(e->launch, phase) ||
-        (phase < e->launch->n_phases && e->launch->phases[phase].form == FAMILY_gemm))
+    if (is_gemm(e->launch, phase))
+        fprintf(out, "    phase%d::Ahead ahead%d;\n    phase%d::load_ahead(%s, ahead%d, %s);\n",
+                phase, phase, phase, args[phase], phase, loaded_ahead(e, phase));
+    else if (is_in_cluster(e->launch, phase))
         fprintf(out, "    phase%d::Ahead ahead%d;\n    phase%d::load_ahead(%s, ahead%d);\n", phase,
                 phase, phase, args[phase], phase);
 }
@@ -113,42 +158,18 @@ static void emit_sides(struct emitter *e, const char *const *args, FILE *out)
             (long long)l->side_blocks, l->side, args[l->side], 1 - l->side, args[1 - l->side]);
 }
 
-// An operand of a contraction that reads settled memory alone, as a member of AHEAD_*.
-static const char *settled_operand(struct emitter *e, int phase, int which)
-{
-    const struct nest *nest = e->launch->phases[phase].nest;
-    struct accesses a = value_accesses(e->f->g, nest, nest->heavy_in[which]);
-    for (int i = 0; i < a.n_loads; i++)
-        if (is_fresh(e, a.loads[i]->node))
-            return NULL;
-    return arena_text(e->f->g, "phase%d::AHEAD_%c", phase, which ? 'b' : 'a');
-}
-
-// What a contraction's blocks have in shared memory before the barrier of their cluster is passed.
-static const char *emit_store_ahead(struct emitter *e, int phase, const char *const *args,
-                                    FILE *out)
-{
-    const char *a = settled_operand(e, phase, 0), *b = settled_operand(e, phase, 1);
-    const char *both = a && b ? arena_text(e->f->g, "%s | %s", a, b) : a ? a : b ? b : "0";
-    if (a || b)
-        fprintf(out, "    phase%d::store_ahead(%s, ahead%d, %s);\n", phase, args[phase], phase,
-                both);
-    return both;
-}
-
-// What comes before a phase that is not the first: in grid scope a barrier, where it waits for
-// another one; returns what of the phase is done ahead of what it waits for.
-static const char *emit_wait(struct emitter *e, int phase, const char *const *args, FILE *out)
+// What comes before a phase that is not the first: a barrier of the block, or of the grid where it
+// waits for another block.  Of those in its cluster it waits when it needs what they send.
+static void emit_wait(struct emitter *e, int phase, const char *const *args, FILE *out)
 {
     const struct launch *l = e->launch;
-    const char *stored = "0";
-    if (l->waits[phase] && is_in_cluster(l, phase - 1) && l->phases[phase].form == FAMILY_gemm)
-        stored = emit_store_ahead(e, phase, args, out);
+    if (l->waits[phase] && is_gemm(l, phase))
+        fprintf(out, "    phase%d::stage_ahead(%s, ahead%d, %s);\n", phase, args[phase], phase,
+                staged_ahead(e, phase));
     if (!l->waits[phase])
         fputs("    __syncthreads();\n", out);
     else if (!l->cluster)
         fputs("    grid_barrier(args.barrier);\n", out);
-    return stored;
 }
 
 static void emit_finish(struct emitter *e, int phase, const char *const *args, FILE *out)
@@ -160,15 +181,16 @@ static void emit_finish(struct emitter *e, int phase, const char *const *args, F
         fprintf(out, "    phase%d::finish_in_block(%s);\n", phase, args[phase]);
 }
 
-static void emit_run(struct emitter *e, int phase, const char *const *args, const char *stored,
-                     FILE *out)
+static void emit_run(struct emitter *e, int phase, const char *const *args, FILE *out)
 {
-    if (is_in_cluster(e->launch, phase))
+    const struct launch *l = e->launch;
+    if (is_in_cluster(l, phase))
         fprintf(out, "    phase%d::reduce_in_cluster(%s, ahead%d, inbox%d);\n", phase, args[phase],
                 phase, phase);
-    else if (e->launch->phases[phase].form == FAMILY_gemm)
-        fprintf(out, "    phase%d::run(%s, ahead%d, phase%d::AHEAD_loads | %s);\n", phase,
-                args[phase], phase, phase, stored);
+    else if (is_gemm(l, phase))
+        fprintf(out, "    phase%d::run(%s, ahead%d, %s%s%s);\n", phase, args[phase], phase,
+                loaded_ahead(e, phase), l->waits[phase] ? " | " : "",
+                l->waits[phase] ? staged_ahead(e, phase) : "");
     else
         fprintf(out, "    phase%d::run(%s);\n", phase, args[phase]);
 }
@@ -192,12 +214,11 @@ static void emit_inboxes(struct emitter *e, FILE *out)
 static void emit_steps(struct emitter *e, const char *const *args, FILE *out)
 {
     const struct launch *l = e->launch;
-    const char *stored = "0";
     emit_inboxes(e, out);
     emit_load_ahead(e, 0, args, out);
     for (int p = 0, since = 0; p < l->n_phases; p++) {
         if (p)
-            stored = emit_wait(e, p, args, out);
+            emit_wait(e, p, args, out);
         for (; l->waits[p] && since < p; since++)
             emit_finish(e, since, args, out);
         if (p && is_in_cluster(l, p))
@@ -206,7 +227,7 @@ static void emit_steps(struct emitter *e, const char *const *args, FILE *out)
             emit_load_ahead(e, p + 1, args, out);
         if (p == 0 && l->cluster > 1)
             fputs("    cluster_entered(); // from here on blocks send to each other\n", out);
-        emit_run(e, p, args, stored, out);
+        emit_run(e, p, args, out);
     }
 }
 
@@ -218,6 +239,8 @@ static void emit_entry(struct emitter *e, const char *name, const int *first_arg
             name, l->threads);
     if (l->cluster > 1)
         fprintf(out, "    static constexpr int cluster = %d;\n", l->cluster);
+    if (l->cluster)
+        fprintf(out, "    static constexpr int warp_copy = %d;\n", WARP_COPY);
     for (int i = 0; i < e->f->graph->n_nodes; i++)
         if (l->own_at[i])
             fprintf(out, "    static constexpr int at_t%d = %lld; // in a block's shared memory\n",

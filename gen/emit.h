@@ -23,6 +23,7 @@ struct emitter {
     bool *divides;             // row values: kept as a Divisor of Row
     bool *printed;             // has a temporary in the function being written
     bool *held;                // element values: has an array of all lanes there
+    const bool *ready;         // values of an operand that were made ahead; NULL: none
 
     // The function being written.
     int stage;
@@ -60,6 +61,8 @@ void need_in_stage(struct emitter *e, const struct value *v, int stage);
 void need_row(struct emitter *e, const struct value *v);
 // Spelling of a value that was computed before, or is a literal.
 const char *spelled(struct emitter *e, const struct value *v);
+// Whether an operand of a contraction has had it made ahead.
+bool is_ready(const struct emitter *e, const struct value *v);
 // Whether an earlier stage left it in Elements.
 bool is_kept(const struct emitter *e, const struct value *v);
 // Of an array that has it for all lanes: of Elements, or of the function being written.

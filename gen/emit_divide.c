@@ -73,7 +73,7 @@ static bool is_rounded_at_once(struct emitter *e, const struct value *v)
 static void reach(struct emitter *e, bool *reached, const struct value *v)
 {
     if (reached[v->id] || v->kind == VALUE_constant || is_row_value(e, v) || is_kept(e, v) ||
-        e->held[v->id])
+        e->held[v->id] || is_ready(e, v))
         return;
     reached[v->id] = true;
     for (int i = 0; i < v->n_in; i++)
@@ -106,7 +106,7 @@ static const char *divisor_text(struct emitter *e, const struct value *d, bool *
         return arena_text(g, "row[0].d%d", d->id);
     if (!made[d->id]) {
         emit_outside_lanes(e, d);
-        fprintf(e->out, "    const Divisor d%d = divisor(v%d);\n", d->id, d->id);
+        fprintf(e->out, "    const Divisor d%d = divisor(%s);\n", d->id, spelled(e, d));
     }
     made[d->id] = true;
     return arena_text(g, "d%d", d->id);

@@ -5,7 +5,10 @@
 // stage of either operand, and epilogue.
 
 #include "gen/emit.h"
+#include "gen/integers.h"
 #include <string.h>
+
+enum { DEAR = 8 }; // operators, as op_info counts them: worth a register
 
 static const char *const parameters[FAMILY_COUNT] = {
     [FAMILY_map] = "index_t c",
@@ -26,7 +29,8 @@ static void find_needs(struct emitter *e)
         uint32_t stages = e->stages[i];
         bool several = (stages & (stages - 1)) != 0;
         e->cached[i] = several && nest->family == FAMILY_rows && e->s->spec.resident &&
-                       !e->s->spec.parked && v->kind == VALUE_op && op_info[v->node->op].cost >= 8;
+                       !e->s->spec.parked && v->kind == VALUE_op &&
+                       op_info[v->node->op].cost >= DEAR;
     }
 }
 
@@ -221,6 +225,48 @@ static void emit_store_row(struct emitter *e)
     fputs("}\n\n", e->out);
 }
 
+// The values that an operand which waits for an earlier phase can have made before that: the same
+// for all lanes, of settled memory alone, dear, and used for one that cannot be.
+static void find_ready(struct emitter *e, const bool *fresh, bool *ready)
+{
+    const struct nest *nest = e->nest;
+    bool *can = arena_new(e->f->g, bool, nest->n_values + 1), waits = false;
+    int *cost = arena_new(e->f->g, int, nest->n_values + 1);
+    for (int i = 0; i < nest->n_values; i++)
+        waits |= fresh[i];
+    for (int i = 0; i < nest->n_values && waits; i++) {
+        const struct value *v = nest->values[i];
+        can[i] = !(v->variables & 1u << e->lane_variable) && !fresh[i] &&
+                 (v->kind == VALUE_op || v->kind == VALUE_constant || v->kind == VALUE_load);
+        cost[i] = v->kind == VALUE_op ? op_info[v->node->op].cost : 0;
+        for (int k = 0; k < v->n_in; k++) {
+            can[i] &= can[v->in[k]->id];
+            cost[i] = min_of(cost[i] + cost[v->in[k]->id], DEAR);
+        }
+        for (int k = 0; k < v->n_in && e->stages[i] && !can[i]; k++)
+            ready[v->in[k]->id] |= can[v->in[k]->id] && cost[v->in[k]->id] == DEAR;
+    }
+}
+
+static void emit_ready(struct emitter *e, const char *capital, const bool *ready)
+{
+    const struct nest *nest = e->nest;
+    bool any = false;
+    for (int i = 0; i < nest->n_values; i++)
+        any |= ready[i];
+    if (!any)
+        return;
+    fprintf(e->out, "__device__ inline void make_ready(Raw%s &e)\n{\n", capital);
+    begin_function(e, 0, false);
+    e->indent = "    ";
+    for (int i = 0; i < nest->n_values; i++)
+        if (ready[i]) {
+            emit_value(e, nest->values[i]);
+            fprintf(e->out, "    e.v%d = v%d;\n", i, i);
+        }
+    fputs("}\n\n", e->out);
+}
+
 // One operand of a contraction: its loads, and what becomes of them.
 static void emit_operand(struct emitter *e, const struct value *operand, int which)
 {
@@ -229,8 +275,9 @@ static void emit_operand(struct emitter *e, const struct value *operand, int whi
     const char *at = which ? "index_t b, index_t k, index_t n" : "index_t b, index_t m, index_t k";
     const struct spec *spec = &e->s->spec;
     bool along_k = which ? spec->b_along_k : spec->a_along_k;
-    bool *all = arena_new(e->f->g, bool, 3 * nest->n_values + 3);
+    bool *all = arena_new(e->f->g, bool, 4 * nest->n_values + 4);
     bool *settled = all + nest->n_values + 1, *fresh = settled + nest->n_values + 1;
+    bool *ready = fresh + nest->n_values + 1;
     memset(e->stages, 0, sizeof *e->stages * (size_t)nest->n_values);
     need_in_stage(e, operand, 0);
     for (int i = 0; i < nest->n_values; i++) {
@@ -241,8 +288,12 @@ static void emit_operand(struct emitter *e, const struct value *operand, int whi
     e->lane_variable = along_k ? VAR_k : which ? VAR_n : VAR_m;
     e->lanes = which ? spec->vec_b : spec->vec_a;
     e->lanes_text = arena_text(e->f->g, "Spec::vec_%s", letter);
+    find_ready(e, fresh, ready);
     fprintf(e->out, "struct Raw%s {\n", capital);
     emit_load_fields(e, all);
+    for (int i = 0; i < nest->n_values; i++)
+        if (ready[i])
+            fprintf(e->out, "    %s v%d;\n", dtype_info[nest->values[i]->dtype].compute, i);
     fputs("};\n\n", e->out);
     for (int i = 0; i < 2; i++) {
         fprintf(e->out, "__device__ inline void load_%s%s(const Args &args, %s, Raw%s &e)\n{\n",
@@ -251,6 +302,8 @@ static void emit_operand(struct emitter *e, const struct value *operand, int whi
         emit_loads(e, i ? fresh : settled);
         fputs("}\n\n", e->out);
     }
+    emit_ready(e, capital, ready);
+    e->ready = ready;
     fprintf(e->out,
             "__device__ inline void stage_%s(const Args &args, %s, const Raw%s &e, Acc "
             "(&out)[%s])\n{\n",
@@ -260,6 +313,7 @@ static void emit_operand(struct emitter *e, const struct value *operand, int whi
     emit_lane_loop(e);
     emit_value(e, operand);
     fprintf(e->out, "        out[j] = %s;\n    }\n}\n\n", spelled(e, operand));
+    e->ready = NULL;
 }
 
 static void emit_epilogue(struct emitter *e)
@@ -274,8 +328,7 @@ static void emit_epilogue(struct emitter *e)
     emit_elements(e);
     e->lanes_text = "Spec::vec_c";
     fputs("__device__ inline void epilogue(const Args &args, index_t b, index_t m, index_t n, "
-          "const Acc (&acc)[Spec::vec_c])\n{\n    Elements<Spec::vec_c> e;\n    "
-          "load_elements(args, b, m, n, e);\n",
+          "const Acc (&acc)[Spec::vec_c], const Elements<Spec::vec_c> &e)\n{\n",
           e->out);
     emit_store_body(e);
     fputs("}\n\n", e->out);

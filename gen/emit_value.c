@@ -78,6 +78,11 @@ const char *lanes_name(struct emitter *e, const struct value *v)
     return arena_text(e->f->g, e->cached[v->id] ? "e.v%d" : "u%d", v->id);
 }
 
+bool is_ready(const struct emitter *e, const struct value *v)
+{
+    return e->ready && e->ready[v->id];
+}
+
 const char *spelled(struct emitter *e, const struct value *v)
 {
     struct gen *g = e->f->g;
@@ -85,6 +90,8 @@ const char *spelled(struct emitter *e, const struct value *v)
         return constant_text(g, v);
     if (e->printed[v->id])
         return arena_text(g, "v%d", v->id);
+    if (is_ready(e, v))
+        return arena_text(g, "e.v%d", v->id);
     if (v->kind == VALUE_result && e->nest->family == FAMILY_gemm && !e->held[v->id])
         return arena_text(g, "(%s)acc[j]", dtype_info[v->dtype].compute);
     if (e->whole_row)
@@ -248,7 +255,8 @@ static void emit_temporary(struct emitter *e, const struct value *v)
 void emit_value(struct emitter *e, const struct value *v)
 {
     if (e->printed[v->id] || e->held[v->id] || is_kept(e, v) || v->kind == VALUE_constant ||
-        is_row_value(e, v) || (v->kind == VALUE_result && e->nest->family == FAMILY_gemm))
+        is_ready(e, v) || is_row_value(e, v) ||
+        (v->kind == VALUE_result && e->nest->family == FAMILY_gemm))
         return;
     for (int i = 0; i < v->n_in; i++)
         emit_value(e, v->in[i]);

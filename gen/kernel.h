@@ -303,6 +303,7 @@ double predicted_us(const struct target *t, const struct scheduled *s, const str
 // Who wrote a tensor that a phase of a launch reads: an earlier launch, any block of this one, or
 // this very block.
 enum origin { ORIGIN_settled, ORIGIN_launch, ORIGIN_block };
+enum { WARP_COPY = 16 }; // bytes
 
 // Phases that one kernel works through, all with as many threads to a block.
 struct launch {
@@ -319,9 +320,10 @@ struct launch {
     bool cooperative;                 // some phase waits for the grid
     double predicted_us, separate_us; // as it is; its phases as kernels of their own
     enum origin *origin;              // per node; NULL: all are settled
-    // Where in a block's shared memory it keeps its own copy of a node, and a cluster's blocks
-    // leave each other what they have of a phase; 0: nowhere
+    // Per node: where in its shared memory a block keeps its own copy, or the first of its warps
+    // does; 0: nowhere.  Per phase: where what a cluster's blocks send comes to.
     int64_t *own_at, *slots_at;
+    bool *of_warp; // per node: the next warp's copy is WARP_COPY bytes further
 };
 
 // So many nests from that one on as the phases of one launch, in grid scope or in that of clusters

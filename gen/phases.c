@@ -61,9 +61,11 @@ static bool is_read_before(const struct fusion *f, const struct nest *nest, int 
     return false;
 }
 
+// Room for a copy of a node, or for one of every warp of the largest block.
 static int64_t own_bytes(const struct node *node)
 {
-    return ceil_div(node_numel(node) * dtype_info[node->dtype].bytes, 128) * 128;
+    int64_t bytes = node_numel(node) * dtype_info[node->dtype].bytes;
+    return ceil_div(max64(bytes, 16 * WARP_COPY), 128) * 128;
 }
 
 static int64_t results_bytes(const struct nest *nest)
@@ -106,12 +108,14 @@ static void place_own(struct fusion *f, struct launch *l, int64_t at)
 {
     l->origin = arena_new(f->g, enum origin, f->graph->n_nodes);
     l->own_at = arena_new(f->g, int64_t, f->graph->n_nodes);
+    l->of_warp = arena_new(f->g, bool, f->graph->n_nodes);
     for (int p = 0; p < l->n_phases; p++) {
         const struct nest *nest = l->phases[p].nest;
         bool own = l->phases[p].spec.replicated;
         for (int i = 0; i < nest->n_stores; i++) {
             const struct node *node = nest->stores[i];
             l->origin[node->id] = own ? ORIGIN_block : ORIGIN_launch;
+            l->of_warp[node->id] = own && l->cluster && nest->extent[VAR_r] == 1;
             if (own) {
                 l->own_at[node->id] = at;
                 l->shared_bytes = (unsigned)(at += own_bytes(node));

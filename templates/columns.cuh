@@ -307,9 +307,11 @@ __device__ inline void reduce_in_cluster(const Args &args, Ahead &ahead, Inbox *
     }
 }
 
-// When all has come: some lanes of a warp a row.
+// When all has come: some lanes of a warp a row.  A single row each warp makes for itself, into a
+// copy that is its own (args tells it which), and waits for no other.
 __device__ inline void finish_in_cluster(const Args &args, Inbox *inbox)
 {
+    constexpr bool by_warp = Spec::rows == 1;
     if constexpr (Spec::splits > 1)
         receive_all(inbox);
     else
@@ -318,7 +320,7 @@ __device__ inline void finish_in_cluster(const Args &args, Inbox *inbox)
     const Acc *slots = slots_of(inbox);
     const int lane = threadIdx.x % lanes;
     for (index_t first = 0; first < Spec::rows; first += Spec::threads / lanes) {
-        const index_t r = first + threadIdx.x / lanes;
+        const index_t r = by_warp ? 0 : first + threadIdx.x / lanes;
         const bool live = r < Spec::rows;
         Acc acc;
         identity(acc);
@@ -327,14 +329,17 @@ __device__ inline void finish_in_cluster(const Args &args, Inbox *inbox)
             if (live && (Slots::n % lanes == 0 || i + lane < Slots::n))
                 combine(acc, slots[r * Slots::n + i + lane]);
         warp_reduce<lanes>(acc, [](Acc &into, const Acc &from) { combine(into, from); });
-        if (live && lane == 0) {
+        if (live && threadIdx.x % (by_warp ? 32 : lanes) == 0) {
             Row row;
             load_row(args, r, row);
             finish(args, r, row, acc);
             store_row(args, r, row);
         }
     }
-    __syncthreads(); // the results are there
+    if constexpr (by_warp)
+        __syncwarp();
+    else
+        __syncthreads(); // the results are there
 }
 
 #ifdef KERNEL

@@ -189,27 +189,66 @@ template <bool adds> __device__ inline void move_to_sums(Accumulators &acc, Run 
     }
 }
 
-// Run i of the thread; c: where its first run lies
-__device__ inline void finish_run(const Args &args, Corner c, int i, const Run &run)
+// Where run i of a thread lies; c: where its first run does
+__device__ inline Corner run_corner(Corner c, int i)
 {
     constexpr int per_row = Spec::thread_n / Tile::run_n;
-    int row = i / per_row, column = i % per_row;
+    const int row = i / per_row, column = i % per_row;
     c.m += row / Tile::run_m * (Tile::lanes_m * Tile::run_m) + row % Tile::run_m;
     c.n += column * (Spec::lanes_n * Tile::run_n);
-    if (Spec::m % Spec::block_m != 0 && c.m >= (index_t)Spec::m)
-        return;
+    return c;
+}
+
+__device__ inline bool is_inside(const Corner &c, int j)
+{
+    return (Spec::m % Spec::block_m == 0 || c.m < (index_t)Spec::m) &&
+           (Spec::n % Spec::block_n == 0 || c.n + j < (index_t)Spec::n);
+}
+
+// What the epilogue of a thread's runs loads.
+struct Finish {
+    static constexpr int turns = (Tile::runs + Spec::split - 1) / Spec::split; // at the runs
+    static constexpr int pieces = Tile::run_n / Spec::vec_c;                   // of a run
+    // Before the k loop, if registers can hold it through that.
+    static constexpr bool ahead = turns * pieces * sizeof(Elements<Spec::vec_c>) <= 64;
+    Elements<Spec::vec_c> e[ahead ? turns : 1][pieces];
+
+    __device__ inline void load(const Args &args, const Corner &c, int turn)
+    {
+#pragma unroll
+        for (int j = 0; j < pieces; j++)
+            if (is_inside(c, j * Spec::vec_c))
+                load_elements(args, c.b, c.m, c.n + j * Spec::vec_c, e[ahead ? turn : 0][j]);
+    }
+};
+
+// The groups take turns at the runs.
+__device__ inline bool is_run(int i)
+{
+    return Tile::runs % Spec::split == 0 || i < Tile::runs;
+}
+
+// Run i of the thread, in that turn; c: where its first run lies
+__device__ inline void finish_run(const Args &args, Corner c, int i, const Run &run, Finish &finish,
+                                  int turn, bool is_loaded)
+{
+    c = run_corner(c, i);
+    if (!is_loaded)
+        finish.load(args, c, turn);
 #pragma unroll
     for (int j = 0; j < Tile::run_n; j += Spec::vec_c) {
         Acc out[Spec::vec_c];
 #pragma unroll
         for (int i = 0; i < Spec::vec_c; i++)
             out[i] = run.v[j + i];
-        if (Spec::n % Spec::block_n == 0 || c.n + j < (index_t)Spec::n)
-            epilogue(args, c.b, c.m, c.n + j, out);
+        const Elements<Spec::vec_c> &e = finish.e[Finish::ahead ? turn : 0][j / Spec::vec_c];
+        if (is_inside(c, j))
+            epilogue(args, c.b, c.m, c.n + j, out, e);
     }
 }
 
-__device__ inline void finish(const Args &args, Corner c, const Accumulators &acc)
+__device__ inline void finish(const Args &args, Corner c, const Accumulators &acc, Finish &loads,
+                              bool is_loaded)
 {
     constexpr int per_row = Spec::thread_n / Tile::run_n;
 #pragma unroll
@@ -218,15 +257,19 @@ __device__ inline void finish(const Args &args, Corner c, const Accumulators &ac
 #pragma unroll
         for (int j = 0; j < Tile::run_n; j++)
             run.v[j] = acc[i / per_row][i % per_row * Tile::run_n + j];
-        finish_run(args, c, i, run);
+        finish_run(args, c, i, run, loads, i, is_loaded);
     }
 }
 
-// The groups take turns at the runs; the order of additions is fixed.
-__device__ inline void finish_sums(const Args &args, Corner c, int group, const Run *sums)
+// The order of additions is fixed.
+__device__ inline void finish_sums(const Args &args, Corner c, int group, const Run *sums,
+                                   Finish &loads, bool is_loaded)
 {
-#pragma unroll 4
-    for (int i = group; i < Tile::runs; i += Spec::split) {
+#pragma unroll(Finish::ahead ? Finish::turns : 4)
+    for (int turn = 0; turn < Finish::turns; turn++) {
+        const int i = group + turn * Spec::split;
+        if (!is_run(i))
+            break;
         Run run = sums[i * Tile::threads];
 #pragma unroll
         for (int g = 1; g < Spec::split; g++) {
@@ -235,7 +278,7 @@ __device__ inline void finish_sums(const Args &args, Corner c, int group, const 
             for (int j = 0; j < Tile::run_n; j++)
                 run.v[j] = add(run.v[j], other.v[j]);
         }
-        finish_run(args, c, i, run);
+        finish_run(args, c, i, run, loads, turn, is_loaded);
     }
 }
 
@@ -244,15 +287,23 @@ __device__ __forceinline__ Acc *at(Acc *shared, int bytes)
     return reinterpret_cast<Acc *>(reinterpret_cast<char *>(shared) + bytes);
 }
 
-// A k step on its way from memory to shared memory
+// A k step on its way from memory to shared memory, and what the tile's epilogue loads
 struct Ahead {
     Stage<OperandA> a;
     Stage<OperandB> b;
+    Finish finish;
 };
 
-// What of the first step of the block's first tile was done ahead: its settled loads, the stores of
-// an operand of which all loads were settled.
-enum { AHEAD_loads = 1, AHEAD_a = 2, AHEAD_b = 4 };
+// What of the block's first tile was done ahead: the settled loads of its first step and what is
+// made of these alone; the stores of an operand of which all loads are settled; the epilogue's
+// loads.
+enum {
+    AHEAD_loads = 1,
+    AHEAD_ready = 2,
+    AHEAD_a = 4,
+    AHEAD_b = 8,
+    AHEAD_epilogue = Finish::ahead ? 16 : 0
+};
 
 // Where a thread's first vectors of the operands lie in them
 struct Start {
@@ -279,9 +330,8 @@ __device__ inline Corner first_place()
     return tile_place(blockIdx.x < last ? blockIdx.x : last);
 }
 
-// Sends the first step of that tile on its way, but for what an earlier phase of the same launch
-// writes.
-__device__ inline void load_ahead(const Args &args, Ahead &step)
+// Sends on its way what of that tile AHEAD_loads and AHEAD_epilogue say.
+__device__ inline void load_ahead(const Args &args, Ahead &step, int what)
 {
     if (Tile::steps == 0 || Tile::tiles == 0)
         return;
@@ -290,6 +340,14 @@ __device__ inline void load_ahead(const Args &args, Ahead &step)
     const Start at = start_of(c, p);
     step.a.template load<LOADS_settled>(args, c.b, at.m, at.k_a, p.thread);
     step.b.template load<LOADS_settled>(args, c.b, at.n, at.k_b, p.thread);
+    if (!(what & AHEAD_epilogue))
+        return;
+#pragma unroll
+    for (int turn = 0; turn < Finish::turns; turn++) {
+        const int i = p.group + turn * Spec::split;
+        if (is_run(i))
+            step.finish.load(args, run_corner({c.b, c.m + p.m, c.n + p.n}, i), turn);
+    }
 }
 
 // Where a thread's vectors of a group's operands go in shared memory, in bytes: base, place and
@@ -306,8 +364,8 @@ __device__ inline Places places_of(const Start &at, int group)
             (b + at.in_b.k * Tile::stride_b + at.in_b.x) * size};
 }
 
-// The stores of operands that load_ahead has loaded: a set of AHEAD_a and AHEAD_b.
-__device__ inline void store_ahead(const Args &args, const Ahead &step, int operands)
+// What can be done with what load_ahead has loaded: AHEAD_ready, and AHEAD_a and AHEAD_b as given.
+__device__ inline void stage_ahead(const Args &args, Ahead &step, int what)
 {
     if (Tile::steps == 0 || Tile::tiles == 0)
         return;
@@ -316,9 +374,11 @@ __device__ inline void store_ahead(const Args &args, const Ahead &step, int oper
     const Start from = start_of(c, p);
     const Places to = places_of(from, p.group);
     Acc *shared = reinterpret_cast<Acc *>(dynamic_shared());
-    if (operands & AHEAD_a)
+    step.a.ready(from.m, from.k_a, p.thread);
+    step.b.ready(from.n, from.k_b, p.thread);
+    if (what & AHEAD_a)
         step.a.store(args, c.b, from.m, from.k_a, p.thread, at(shared, to.write_a));
-    if (operands & AHEAD_b)
+    if (what & AHEAD_b)
         step.b.store(args, c.b, from.n, from.k_b, p.thread, at(shared, to.write_b));
 }
 
@@ -344,6 +404,10 @@ __device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shar
     }
     a.template load<LOADS_fresh>(args, c.b, m, k_a, p.thread);
     b.template load<LOADS_fresh>(args, c.b, n, k_b, p.thread);
+    if (!(ahead & AHEAD_ready)) {
+        a.ready(m, k_a, p.thread);
+        b.ready(n, k_b, p.thread);
+    }
     if (!(ahead & AHEAD_a))
         a.store(args, c.b, m, k_a, p.thread, at(shared, write_a));
     if (!(ahead & AHEAD_b))
@@ -369,6 +433,8 @@ __device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shar
         write_a += other, write_b += other;
         other = -other;
         if (more) {
+            a.ready(m, k_a + k, p.thread);
+            b.ready(n, k_b + k, p.thread);
             a.store(args, c.b, m, k_a + k, p.thread, at(shared, write_a));
             b.store(args, c.b, n, k_b + k, p.thread, at(shared, write_b));
             group_barrier(); // the next tile is whole, and the buffer after it is read no more
@@ -401,9 +467,10 @@ __device__ inline void contract(const Args &args, index_t tile, Ahead &step, int
             move_to_sums<false>(acc, own_sums(shared, thread));
         if constexpr (Spec::split > 1)
             __syncthreads(); // every group's sums are there
-        finish_sums(args, c, p.group, own_sums(shared, p.thread));
+        finish_sums(args, c, p.group, own_sums(shared, p.thread), step.finish,
+                    ahead & AHEAD_epilogue);
     } else {
-        finish(args, c, acc);
+        finish(args, c, acc, step.finish, ahead & AHEAD_epilogue);
     }
 }
 

@@ -119,6 +119,12 @@ struct Spot {
     int x, k; // of a vector's first element, in the tile
 };
 
+// What is made of settled loads alone, and the same for all lanes, before an earlier phase is done:
+// generated where there is such.
+template <typename Raw> __device__ inline void make_ready(Raw &)
+{
+}
+
 // A thread's share of one operand's tile on its way to shared memory.
 template <typename Operand> struct Stage {
     static constexpr int vec = Operand::vec;
@@ -167,6 +173,16 @@ template <typename Operand> struct Stage {
             Spot s = step(i);
             if (has(thread, i) && inside(x + s.x, k + s.k))
                 Operand::template load<which>(args, b, x + s.x, k + s.k, raw[i]);
+        }
+    }
+
+    __device__ inline void ready(index_t x, index_t k, int thread)
+    {
+#pragma unroll
+        for (int i = 0; i < rounds; i++) {
+            Spot s = step(i);
+            if (has(thread, i) && inside(x + s.x, k + s.k))
+                make_ready(raw[i]);
         }
     }
 

@@ -102,9 +102,9 @@ static const struct {
     const char *fits, *launched;
     int n_notes;
 } scopes[] = {
-    {"16", " grid=128,1,1 block=256,1,1 shared=58624 cluster=16\n", 0},
-    {"8",  " cluster=8\n",                                          1},
-    {"0",  " cooperative\n",                                        2},
+    {"16", " cluster=16\n",  0},
+    {"8",  " cluster=8\n",   1},
+    {"0",  " cooperative\n", 2},
 };
 
 // The phases of one launch.
