@@ -174,7 +174,8 @@ void choose_launch(struct fusion *f, int first, const struct compile_options *o,
     int alignment = o->alignment ? o->alignment : 16;
     k->family = "stitch";
     k->name = kernel_name(f->g, f, k, first);
-    int n = alone ? 0 : stitch(f, first, alignment, launches);
+    bool all = o->list_candidates || chosen_text(o, k->name);
+    int n = alone ? 0 : stitch(f, first, alignment, all, launches);
     if (!n && !alone)
         n = launch_beside(f, first, alignment, launches);
     if (n && choose_among(f->g, launches, n, o, k, out))

@@ -38,7 +38,23 @@ static const struct shape shapes[] = {
     {32,  1,   32, 1, 1, 1,  {80, 128} },
 };
 
+// Of phases alone: a short k at one go, so that all of it is on its way before the phase begins.
+static const struct shape deep_shapes[] = {
+    {32, 64, 16, 8, 8, 8,  {176, 0}},
+    {64, 32, 16, 8, 8, 4,  {176, 0}},
+    {32, 32, 16, 8, 4, 8,  {112, 0}},
+    {16, 64, 16, 4, 8, 8,  {128, 0}},
+    {64, 16, 16, 8, 4, 4,  {136, 0}},
+    {32, 32, 32, 4, 4, 8,  {96, 0} },
+    {16, 32, 32, 4, 4, 8,  {120, 0}},
+    {32, 16, 32, 4, 4, 4,  {120, 0}},
+    {8,  32, 32, 8, 1, 32, {112, 0}},
+    {4,  32, 32, 4, 1, 32, {112, 0}},
+};
+
 enum {
+    N_SHAPES = sizeof shapes / sizeof *shapes,
+    N_DEEP_SHAPES = sizeof deep_shapes / sizeof *deep_shapes,
     MAX_THREADS = 512,
     MAX_REGISTERS = 255,
     LOAD_REGISTERS = 3,    // of one more load in flight: its value and bounds
@@ -71,11 +87,11 @@ static int shared_bytes(const struct gemm_tile *tile, const struct gemm_problem 
     int run = 16 / p->acc_bytes;
     int stride_a = tile->block_m + (p->a_along_k ? min_int(tile->thread_m, run) : 0);
     int stride_b = tile->block_n + (p->b_along_k ? min_int(tile->thread_n, run) : 0);
-    int buffers = tile->split * 2 * tile->block_k * (stride_a + stride_b);
-    int sums = tile->split * tile->block_m * tile->block_n;
-    if (tile->promote_k)
-        return p->acc_bytes * (buffers + sums);
-    return p->acc_bytes * (tile->split > 1 && sums > buffers ? sums : buffers);
+    bool one_step = p->k <= (int64_t)tile->block_k * tile->split;
+    int buffers = tile->split * (one_step ? 1 : 2) * tile->block_k * (stride_a + stride_b);
+    int sums = tile->split > 1 || tile->promote_k ? tile->split * tile->block_m * tile->block_n : 0;
+    bool apart = tile->promote_k || one_step;
+    return p->acc_bytes * (apart ? buffers + sums : sums > buffers ? sums : buffers);
 }
 
 static int64_t tile_count(const struct gemm_tile *tile, const struct gemm_problem *p)
@@ -217,10 +233,12 @@ int gemm_simt_tiles(const struct target *t, const struct gemm_problem *p, struct
                     int max)
 {
     int n = 0;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (size_t i = 0; i < N_SHAPES + (p->phase_threads ? N_DEEP_SHAPES : 0); i++)
         for (int split = 1; split <= MAX_THREADS / 32; split *= 2) {
+            const struct shape *s = i < N_SHAPES ? &shapes[i] : &deep_shapes[i - N_SHAPES];
             struct gemm_tile tile;
-            if (!make_tile(t, p, &shapes[i], split, &tile))
+            bool deep = i >= N_SHAPES;
+            if ((deep && p->k > (int64_t)s->block_k * split) || !make_tile(t, p, s, split, &tile))
                 continue;
             n = insert(tiles, n, max, &tile);
         }

@@ -338,9 +338,10 @@ bool clusters_can_share(struct fusion *f, int first, int n_phases);
 // stitch.c: nests to launches
 
 // The launches that begin with that nest, of as many of those after it as gain from it, the best
-// first, at most MAX_LAUNCHES; 0: the nest is better alone.
-enum { MAX_LAUNCHES = 160 };
-int stitch(struct fusion *f, int first, int alignment, struct launch *launches);
+// first, at most MAX_LAUNCHES; 0: the nest is better alone.  all: more of them, which a measurement
+// may find to be better.
+enum { MAX_LAUNCHES = 216 };
+int stitch(struct fusion *f, int first, int alignment, bool all, struct launch *launches);
 // beside.c: of that nest and the next one, one of which is short and has blocks of its own; false:
 // they are none such.
 bool launch_beside(struct fusion *f, int first, int alignment, struct launch *out);

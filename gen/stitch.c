@@ -27,11 +27,16 @@ enum {
     SLOTS = 150,     // adding up what the others left in shared memory
     SM_BYTES = 40,   // that an SM gets of L2 in a clock
     L2_BYTES = 3200, // and all of them together
-    MAX_CLOCKS = 6500
+    MAX_CLOCKS = 6500,
+    MAX_TRIED_CLOCKS = 10000 // for what a measurement may find to be less
 };
 
 static const int thread_counts[] = {256, 512, 128};
-enum { N_THREAD_COUNTS = sizeof thread_counts / sizeof *thread_counts, MOST_TILES = 8 };
+enum {
+    N_THREAD_COUNTS = sizeof thread_counts / sizeof *thread_counts,
+    GOOD_TILES = 3,
+    MOST_TILES = 12
+};
 
 // Vectors, or steps of vectors, that a thread works through one after the other.
 static int64_t passes(const struct fusion *f, const struct scheduled *s)
@@ -126,8 +131,8 @@ static double clocks_alone(struct search *s, int n_phases)
     return s->alone[n_phases];
 }
 
-// Of the whole launch; 0: it is not to be one.
-static double launch_clocks(const struct fusion *f, const struct launch *l)
+// Of the whole launch, in which no phase takes more than that; 0: it is not to be one.
+static double launch_clocks(const struct fusion *f, const struct launch *l, double most)
 {
     double sum = LAUNCH;
     int pointers = 0;
@@ -135,7 +140,7 @@ static double launch_clocks(const struct fusion *f, const struct launch *l)
         const struct scheduled *s = &l->phases[p];
         double cost = phase_clocks(f, l, s);
         pointers += s->nest->n_loads + s->nest->n_stores + 2;
-        if (cost > MAX_CLOCKS || pointers > MAX_POINTERS)
+        if (cost > most || pointers > MAX_POINTERS)
             return 0;
         sum += cost + (l->waits[p] ? barrier_clocks(l) : 0);
     }
@@ -143,19 +148,20 @@ static double launch_clocks(const struct fusion *f, const struct launch *l)
 }
 
 // Of so many nests, in grid scope (w asks for no cluster) or in cluster scope; 0: there is none.
-static double make_launch(struct search *s, int n_phases, const struct wishes *w, struct launch *l)
+static double make_launch(struct search *s, int n_phases, const struct wishes *w, double most,
+                          struct launch *l)
 {
     bool made = w->of[WISH_cluster]
                     ? launch_in_clusters(s->f, s->first, n_phases, s->alignment, w, l)
                     : launch_in_grid(s->f, s->first, n_phases, s->alignment, w, l);
-    return made ? launch_clocks(s->f, l) : 0;
+    return made ? launch_clocks(s->f, l, most) : 0;
 }
 
 // false: no more nests are to be tried this way.
 static bool try_phases(struct search *s, int n_phases, const struct wishes *w)
 {
     struct launch l;
-    double clocks = make_launch(s, n_phases, w, &l);
+    double clocks = make_launch(s, n_phases, w, MAX_CLOCKS, &l);
     if (clocks && clocks_alone(s, n_phases) - clocks > s->gained)
         s->gained = clocks_alone(s, n_phases) - clocks, s->n_phases = n_phases;
     return clocks != 0;
@@ -177,13 +183,13 @@ static void find_phases(struct search *s)
     }
 }
 
-// By rising clocks; the earlier of equals stays so.
-static void keep_launch(struct search *s, struct launch *l, double clocks)
+// By rising clocks from a place on; the earlier of equals stays so.
+static void keep_launch(struct search *s, int from, struct launch *l, double clocks)
 {
     l->predicted_us = clocks / CLOCKS_PER_US;
     l->separate_us = clocks_alone(s, l->n_phases) / CLOCKS_PER_US;
     int at = s->n++;
-    for (; at > 0 && s->launches[at - 1].predicted_us > l->predicted_us; at--)
+    for (; at > from && s->launches[at - 1].predicted_us > l->predicted_us; at--)
         s->launches[at] = s->launches[at - 1];
     s->launches[at] = *l;
 }
@@ -196,14 +202,14 @@ static bool multiplies(const struct search *s)
     return false;
 }
 
-// All ways to a launch of the phases that were found.
-static void list_launches(struct search *s)
+// The ways to a launch of the phases that were found, with contractions' tiles of those numbers.
+static void list_launches(struct search *s, int first_tile, int last_tile)
 {
     static const int clusters[] = {0, 1, 2, 4, 8, 16};
-    int most_tiles = multiplies(s) ? MOST_TILES : 1;
+    int from = s->n ? 1 : 0; // the first stays the model's choice
     for (int i = 0; i < N_THREAD_COUNTS; i++)
         for (size_t c = 0; c < sizeof clusters / sizeof *clusters; c++)
-            for (int tile = 1; tile <= most_tiles && s->n < MAX_LAUNCHES; tile++) {
+            for (int tile = first_tile; tile <= last_tile && s->n < MAX_LAUNCHES; tile++) {
                 struct wishes w = {.way = WAY_phase,
                                    .of[WISH_threads] = thread_counts[i],
                                    .of[WISH_cluster] = clusters[c],
@@ -212,9 +218,9 @@ static void list_launches(struct search *s)
                 if (clusters[c] > max_of(s->f->target->max_cluster, 1) ||
                     (clusters[c] && !clusters_can_share(s->f, s->first, s->n_phases)))
                     continue;
-                double clocks = make_launch(s, s->n_phases, &w, &l);
+                double clocks = make_launch(s, s->n_phases, &w, MAX_TRIED_CLOCKS, &l);
                 if (clocks)
-                    keep_launch(s, &l, clocks);
+                    keep_launch(s, from, &l, clocks);
             }
 }
 
@@ -231,12 +237,15 @@ void launch_alone(struct fusion *f, const struct scheduled *s, struct launch *ou
     *out->phases = *s;
 }
 
-int stitch(struct fusion *f, int first, int alignment, struct launch *launches)
+int stitch(struct fusion *f, int first, int alignment, bool all, struct launch *launches)
 {
     struct search s = {.f = f, .first = first, .alignment = alignment, .launches = launches};
     find_phases(&s);
-    if (s.n_phases)
-        list_launches(&s);
+    if (!s.n_phases)
+        return 0;
+    list_launches(&s, 1, multiplies(&s) ? GOOD_TILES : 1);
+    if (all && multiplies(&s))
+        list_launches(&s, GOOD_TILES + 1, MOST_TILES);
     return s.n;
 }
 

@@ -5,7 +5,7 @@
 //     C[b, m, n] = sum over k of A[b, m, k] * B[b, k, n]
 //
 // A block computes block_m x block_n of C.  Tiles of A and B, block_k deep, go through shared
-// memory (gemm_stage.cuh), two buffers of them:
+// memory (gemm_stage.cuh), two buffers of them where there are several steps:
 //
 //     load      global -> registers, tile t + 1: in flight while tile t is multiplied
 //     multiply  shared -> accumulators, tile t
@@ -359,7 +359,7 @@ struct Places {
 __device__ inline Places places_of(const Start &at, int group)
 {
     constexpr int size = sizeof(Acc);
-    const int a = group * (2 * Tile::buffer), b = a + Spec::block_k * Tile::stride_a;
+    const int a = group * (Tile::depth * Tile::buffer), b = a + Spec::block_k * Tile::stride_a;
     return {a * size, b * size, (a + at.in_a.k * Tile::stride_a + at.in_a.x) * size,
             (b + at.in_b.k * Tile::stride_b + at.in_b.x) * size};
 }
@@ -459,7 +459,7 @@ __device__ inline void contract(const Args &args, index_t tile, Ahead &step, int
     Corner c = tile_place(Spec::looped ? tile : (index_t)fresh_block_index());
     c.m += p.m, c.n += p.n;
     if constexpr (Tile::has_sums) {
-        if constexpr (!Tile::promotes)
+        if constexpr (!Tile::sums_apart)
             __syncthreads(); // the sums lie where the buffers were
         if (Tile::promotes && needed)
             move_to_sums<true>(acc, own_sums(shared, thread));

@@ -17,18 +17,20 @@ struct Tile {
     static constexpr int stride_a = Spec::block_m + (Spec::a_along_k ? run_m : 0);
     static constexpr int stride_b = Spec::block_n + (Spec::b_along_k ? run_n : 0);
     static constexpr int buffer = Spec::block_k * (stride_a + stride_b);
-    static constexpr int buffers = Spec::split * 2 * buffer;
+    static constexpr long long k_step = (long long)Spec::block_k * Spec::split;
+    static constexpr long long steps = (Spec::k + k_step - 1) / k_step;
+    static constexpr int depth = steps > 1 ? 2 : 1; // one is filled while one is read
+    static constexpr int buffers = Spec::split * depth * buffer;
 
     static constexpr bool promotes = Spec::promote_k != 0;
     static constexpr bool has_sums = promotes || Spec::split > 1;
     static constexpr int runs = Spec::thread_m * Spec::thread_n / run_n; // of one thread
     static constexpr int sums = has_sums ? Spec::split * Spec::block_m * Spec::block_n : 0;
-    // Without promotion the sums are first written when the buffers are free.
-    static constexpr int sums_at = promotes ? buffers : 0;
+    // The sums of several steps without promotion are first written when the buffers are free.
+    static constexpr bool sums_apart = promotes || depth == 1;
+    static constexpr int sums_at = sums_apart ? buffers : 0;
     static constexpr int elements = sums_at + sums > buffers ? sums_at + sums : buffers;
 
-    static constexpr long long k_step = (long long)Spec::block_k * Spec::split;
-    static constexpr long long steps = (Spec::k + k_step - 1) / k_step;
     static constexpr long long tiles_m = (Spec::m + Spec::block_m - 1) / Spec::block_m;
     static constexpr long long tiles_n = (Spec::n + Spec::block_n - 1) / Spec::block_n;
     static constexpr long long tiles = Spec::batch * tiles_m * tiles_n;
