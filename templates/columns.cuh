@@ -242,16 +242,31 @@ __device__ inline void load_ahead(const Args &args, Ahead &ahead)
     }
 }
 
+// Steps one by one, then in pairs: no long chain.
 __device__ inline void reduce_ahead(const Args &args, Ahead &ahead, index_t r, int y,
                                     Row (&row)[Tile::kept], Acc (&acc)[Tile::kept])
 {
     const index_t first = blockIdx.x % Spec::splits * Tile::steps_per_split;
+    Acc part[Ahead::whole ? Ahead::steps : 1][Tile::kept];
 #pragma unroll
     for (int i = 0; i < Ahead::steps; i++) {
         const index_t c = (first + i) * Tile::step + y * Tile::reduced;
+#pragma unroll
+        for (int j = 0; j < Tile::kept; j++)
+            identity(part[i][j]);
         if (is_step(first + i, c))
-            accumulate(args, r, c, row, ahead.e[i], acc);
+            accumulate(args, r, c, row, ahead.e[i], part[i]);
     }
+#pragma unroll
+    for (int apart = 1; apart < Ahead::steps; apart *= 2)
+#pragma unroll
+        for (int i = 0; i + apart < Ahead::steps; i += 2 * apart)
+#pragma unroll
+            for (int j = 0; j < Tile::kept; j++)
+                combine(part[i][j], part[i + apart][j]);
+#pragma unroll
+    for (int j = 0; j < Tile::kept; j++)
+        combine(acc[j], part[0][j]);
 }
 
 // To that slot of the row in the block of that rank.
