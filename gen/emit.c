@@ -158,18 +158,20 @@ static void emit_sides(struct emitter *e, const char *const *args, FILE *out)
             (long long)l->side_blocks, l->side, args[l->side], 1 - l->side, args[1 - l->side]);
 }
 
-// What comes before a phase that is not the first: a barrier of the block, or of the grid where it
-// waits for another block.  Of those in its cluster it waits when it needs what they send.
+// What comes before a phase that is not the first: in grid scope a barrier of the grid, where it
+// waits for another block.  In cluster scope it waits for what the others send when it needs that,
+// and here for the block's own warps to be done with shared memory, in which a replicated phase
+// leaves nothing.
 static void emit_wait(struct emitter *e, int phase, const char *const *args, FILE *out)
 {
     const struct launch *l = e->launch;
     if (l->waits[phase] && is_gemm(l, phase))
         fprintf(out, "    phase%d::stage_ahead(%s, ahead%d, %s);\n", phase, args[phase], phase,
                 staged_ahead(e, phase));
-    if (!l->waits[phase])
-        fputs("    __syncthreads();\n", out);
-    else if (!l->cluster)
+    if (l->waits[phase] && !l->cluster)
         fputs("    grid_barrier(args.barrier);\n", out);
+    else if (!l->waits[phase] || !is_in_cluster(l, phase - 1))
+        fputs("    __syncthreads();\n", out);
 }
 
 static void emit_finish(struct emitter *e, int phase, const char *const *args, FILE *out)

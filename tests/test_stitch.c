@@ -12,7 +12,7 @@
 
 // The first of the probes are one launch each, but for the last of them no block needs what another
 // one made.
-enum { N_STITCHED = 10 };
+enum { N_STITCHED = 11 };
 
 // What two phases hand to each other, in every order of families.
 static const struct probe {
@@ -42,6 +42,10 @@ static const struct probe {
      "output y = linear(a * q + (1 - a) * x, w, b)\n"                                          },
     {"columns rows",        2, 1, 1,
      "program centred(M, N)\ninput x : %s[M, N]\noutput y = softmax(x - mean(x), axis = 1)\n"  },
+    {"columns gemm gemm",   3, 1, 1,
+     "program beside(M, N)\ninput x : %s[M, N]\ninput z : %s[M, 20]\ninput w : %s[19, N]\n"
+     "input v : %s[23, 20]\ns = 1 + max(abs(x))\noutput p = linear(z, v)\n"
+     "output y = linear(x / s, w)\n"                                                           },
     {"gemm gemm",           2, 1, 0,
      "program twice(M, N)\ninput x : %s[M, N]\ninput v : %s[40, N]\ninput w : %s[9, 40]\n"
      "output y = linear(maximum(linear(x, v), 0), w)\n"                                        },
