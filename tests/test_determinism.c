@@ -9,7 +9,7 @@
 #include <string.h>
 
 // One of every way in which threads or blocks share a result: warps, blocks, clusters, tickets,
-// phases of a launch, groups of warps that share a contraction.
+// phases of a launch in either scope, groups of warps that share a contraction.
 static const struct probe {
     const char *text;
     int64_t m, n;
@@ -21,6 +21,7 @@ static const struct probe {
     {"output y = x / (1 + sum(abs(x)))\noutput z = softmax(x, axis = 0)\n", 256, 128  },
     {"output y = x @ x.T\n",                                                40,  700  },
     {"output y = (x / (1 + sum(abs(x)))) @ x.T\n",                          128, 256  },
+    {"output y = relu(x @ x.T) @ x\n",                                      64,  128  },
 };
 enum { N_PROBES = sizeof probes / sizeof *probes };
 
