@@ -21,11 +21,11 @@ enum {
     ADD_UP = 500,       // reading what the others left, past a barrier
     PASS = 1200,        // a load from memory, and what is done with it
     AHEAD = 600,        // of that, when it began before a barrier
-    CLUSTER_BARRIER = 400,
+    CLUSTER_BARRIER = 60, // for each block
     BLOCK_BARRIER = 50,
     LATENCY = 1000,  // of loads that all blocks begin at once
     SLOTS = 150,     // adding up what the others left in shared memory
-    SM_BYTES = 40,   // that an SM gets of L2 in a clock
+    SM_BYTES = 50,   // that an SM gets of L2 in a clock
     L2_BYTES = 3200, // and all of them together
     MAX_CLOCKS = 6500,
     MAX_TRIED_CLOCKS = 10000 // for what a measurement may find to be less
@@ -81,6 +81,14 @@ static double clocks(const struct fusion *f, const struct scheduled *s, bool alo
     return combining(s) + (latency > bound ? latency : bound);
 }
 
+// Of blocks, the most that an SM has at once.  The SMs of a GPC hold whole clusters, and some are
+// left over: an H200 has room for 7 clusters of 16 where there is a block to an SM.
+static int64_t busiest(const struct fusion *f, const struct launch *l)
+{
+    int64_t size = l->cluster > 1 ? l->cluster : 1, sms = f->target->n_sms;
+    return ceil_div(ceil_div(l->blocks, size), max64(sms / size - (size > 2), 1));
+}
+
 // A reduction that every cluster makes for itself: loads that are all under way at once where
 // registers can hold them, at the rate at which its SM, or all of them, get at L2.
 static double shared_clocks(const struct fusion *f, const struct launch *l,
@@ -92,7 +100,7 @@ static double shared_clocks(const struct fusion *f, const struct launch *l,
     int64_t steps = ceil_div(ceil_div(s->nest->extent[VAR_c], reduced), l->cluster);
     int64_t rounds = ceil_div(s->nest->extent[VAR_r], kept) * ceil_div(steps, 16);
     double block = s->bytes / l->cluster;
-    double of_sm = block * (double)ceil_div(l->blocks, f->target->n_sms) / SM_BYTES;
+    double of_sm = block * (double)busiest(f, l) / SM_BYTES;
     double of_all = block * (double)l->blocks / L2_BYTES;
     return (double)rounds * LATENCY + (of_sm > of_all ? of_sm : of_all) + SLOTS;
 }
@@ -100,13 +108,18 @@ static double shared_clocks(const struct fusion *f, const struct launch *l,
 static double phase_clocks(const struct fusion *f, const struct launch *l,
                            const struct scheduled *s)
 {
-    return l->cluster && s->spec.replicated ? shared_clocks(f, l, s) : clocks(f, s, false);
+    if (l->cluster && s->spec.replicated)
+        return shared_clocks(f, l, s);
+    int64_t evenly = ceil_div(l->blocks, f->target->n_sms), more = busiest(f, l) - evenly;
+    return clocks(f, s, false) * (1 + (l->cluster ? 0.5 * (double)more / (double)evenly : 0));
 }
 
 // Of a barrier of the launch's scope.
 static double barrier_clocks(const struct launch *l)
 {
-    return !l->cluster ? BARRIER : l->cluster > 1 ? CLUSTER_BARRIER : BLOCK_BARRIER;
+    return !l->cluster       ? BARRIER
+           : l->cluster > 1 ? CLUSTER_BARRIER * l->cluster
+                            : BLOCK_BARRIER;
 }
 
 // What the search for the launch that begins with a nest has found.
