@@ -237,6 +237,24 @@ static void list_launches(struct search *s, int first_tile, int last_tile)
             }
 }
 
+// Behind the first the best of every other scope that may be as good, then the rest: a short
+// measurement tries those that differ most.
+static void spread_scopes(struct search *s)
+{
+    int n = 1;
+    for (int i = 1; i < s->n; i++) {
+        bool is_new = s->launches[i].predicted_us <= 1.5 * s->launches->predicted_us;
+        for (int k = 0; k < n; k++)
+            is_new &= s->launches[k].cluster != s->launches[i].cluster;
+        if (!is_new)
+            continue;
+        struct launch l = s->launches[i];
+        for (int k = i; k > n; k--)
+            s->launches[k] = s->launches[k - 1];
+        s->launches[n++] = l;
+    }
+}
+
 void launch_alone(struct fusion *f, const struct scheduled *s, struct launch *out)
 {
     *out = (struct launch){.n_phases = 1,
@@ -259,6 +277,7 @@ int stitch(struct fusion *f, int first, int alignment, bool all, struct launch *
     list_launches(&s, 1, multiplies(&s) ? GOOD_TILES : 1);
     if (all && multiplies(&s))
         list_launches(&s, GOOD_TILES + 1, MOST_TILES);
+    spread_scopes(&s);
     return s.n;
 }
 

@@ -288,6 +288,9 @@ static quern_status list_candidates(struct quern_tuning *t)
             return report(t->q, QUERN_MEMORY, "out of memory");
         for (int j = 0; j < n; j++)
             k->tried[j].candidate = &p->kernels[i].candidates[j];
+        // Kernels of their own are the last candidate, and always worth a try.
+        if (n && !strcmp(p->kernels[i].candidates[n - 1].spec, "separate"))
+            k->tried[k->n_tried - 1].candidate = &p->kernels[i].candidates[n - 1];
     }
     return QUERN_OK;
 }

@@ -186,10 +186,13 @@ START_TEST(the_first_candidate_is_the_models_choice)
             const struct candidate *c = kernel->candidates;
             ck_assert_str_eq(kernel->source, plain.program.kernels[k].source);
             ck_assert_str_eq(kernel->spec, c[0].spec);
+            // Of a launch of phases the best of every scope come first, and kernels apart last.
+            int falls = 0, may_fall = strcmp(kernel->family, "stitch") ? 0 : 1;
             for (int i = 0; i < kernel->n_candidates; i++) {
                 ck_assert(c[i].predicted_us > 0 && c[i].predicted_us < 1e9);
-                ck_assert(i < 2 || is_separate(c[i].spec) ||
-                          c[i - 1].predicted_us <= c[i].predicted_us);
+                falls +=
+                    i >= 2 && !is_separate(c[i].spec) && c[i - 1].predicted_us > c[i].predicted_us;
+                ck_assert_int_le(falls, may_fall);
                 for (int j = 0; j < i; j++)
                     ck_assert_str_ne(c[i].spec, c[j].spec);
             }
