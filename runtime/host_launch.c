@@ -4,8 +4,9 @@
 // Blocks run in groups, one group after another in grid order: a cluster's blocks together, all of
 // a cooperative launch, otherwise each block alone.  The threads of a group take turns: each runs
 // until it ends or waits at its block's barrier, for its warp or for the whole group.  The last to
-// arrive completes the step and lets the others go on.  A turn in which nobody could move while
-// somebody waits is a deadlock.  A thread that never waits gives its fiber to the next.
+// arrive completes the step and lets the others go on.  A round in which nobody could move while
+// somebody waits is a deadlock, and so are many rounds in which all who moved yielded again.  A
+// thread that never waits gives its fiber to the next.
 
 #include "runtime/host_run.h"
 #include <stdlib.h>
@@ -43,6 +44,7 @@ static bool give_turn(struct run *r, int i)
     fiber_resume(t->fiber);
     if (r->failed)
         return false;
+    r->progressed |= t->state != THREAD_yields;
     if (t->state == THREAD_ended) {
         block_of(r, i)->n_ended++;
         r->idle[r->n_idle++] = t->fiber;
@@ -67,8 +69,21 @@ static bool run_block(struct run *r, int block)
     return moved;
 }
 
-// A block goes on for as long as it can before the next one has a turn, so that what it may
-// overtake only for want of a barrier, it does overtake.
+// Whether anyone could move.  A block goes on for as long as it can before the next one has a turn,
+// so that what it may overtake only for want of a barrier, it does overtake.
+static bool run_round(struct run *r)
+{
+    bool moved = false;
+    r->progressed = false;
+    for (int i = 0; i < r->n_all; i++)
+        if (r->threads[i].state == THREAD_yields)
+            r->threads[i].state = THREAD_ready;
+    for (int turn = 0; turn < r->n_blocks; turn++)
+        while (run_block(r, r->launch->reversed ? r->n_blocks - 1 - turn : turn))
+            moved = true;
+    return moved;
+}
+
 static bool run_group(struct run *r)
 {
     unsigned bytes = r->launch->kernel->shared_bytes;
@@ -81,15 +96,14 @@ static bool run_group(struct run *r)
             memset(r->blocks[b].shared, 0xff, bytes); // NaN: what was never written shows
     }
     r->n_arrived = 0;
-    bool moved = true;
-    while (moved) {
-        moved = false;
-        for (int turn = 0; turn < r->n_blocks; turn++)
-            while (run_block(r, r->launch->reversed ? r->n_blocks - 1 - turn : turn))
-                moved = true;
+    int idle = 0;
+    while (idle < MAX_IDLE_ROUNDS && run_round(r)) {
         if (r->failed || r->out_of_memory)
             return false;
+        idle = r->progressed ? 0 : idle + 1;
     }
+    if (r->failed || r->out_of_memory)
+        return false;
     if (count_state(r, 0, r->n_all, THREAD_ended) < r->n_all)
         report_deadlock(r);
     return !r->failed;

@@ -9,6 +9,7 @@ enum thread_state {
     THREAD_at_barrier,
     THREAD_in_exchange,
     THREAD_awaits_group,
+    THREAD_yields, // until all others have had their turn
     THREAD_ended
 };
 
@@ -17,7 +18,8 @@ enum {
     MAX_THREADS = 1024,
     MAX_CLUSTER = 16,
     MAX_AT_ONCE = 1 << 20,
-    MAX_GUARDED = 1 << 14
+    MAX_GUARDED = 1 << 14,
+    MAX_IDLE_ROUNDS = 1000 // in which every thread that had a turn yielded again
 };
 
 struct thread {
@@ -46,7 +48,8 @@ struct run {
     int n_blocks, n_threads; // n_threads: of a block
     int n_all;               // threads of the group
     int running, n_arrived;
-    unsigned phase; // of the group's barrier: the times that all have arrived
+    bool progressed; // in this round some thread did not just yield
+    unsigned phase;  // of the group's barrier: the times that all have arrived
     struct fiber **idle;
     int n_idle;
     char *failure; // why the launch stops

@@ -118,6 +118,15 @@ static void frame_await(struct host_frame *frame, const struct host_place *at)
     t->arrived = false;
 }
 
+static void frame_yield(struct host_frame *frame, const struct host_place *at)
+{
+    struct run *r = (struct run *)frame;
+    struct thread *t = &r->threads[r->running];
+    t->at = *at;
+    t->state = THREAD_yields;
+    wait_turn(r);
+}
+
 // Shared memory is there from a block's beginning to its end.
 static void *frame_remote(struct host_frame *frame, void *own, unsigned bytes, unsigned rank)
 {
@@ -235,9 +244,23 @@ static void report_group(struct run *r)
              t->at.what, t->at.file, t->at.line, r->n_arrived, r->n_all, r->n_blocks);
 }
 
+// Some go on looking for what no one does.
+static void report_yielding(struct run *r, int waits)
+{
+    const struct thread *t = &r->threads[waits];
+    show(r, waits);
+    fail_run(r, true, "%s at %s:%d waits for what no other thread does: %d of %d threads ended",
+             t->at.what, t->at.file, t->at.line, count_state(r, 0, r->n_all, THREAD_ended),
+             r->n_all);
+}
+
 void report_deadlock(struct run *r)
 {
-    int i = 0;
+    int yields = first_in(r, THREAD_yields), i = 0;
+    if (yields < r->n_all) {
+        report_yielding(r, yields);
+        return;
+    }
     while (i < r->n_all && r->threads[i].state != THREAD_at_barrier &&
            r->threads[i].state != THREAD_in_exchange)
         i++;
@@ -276,6 +299,7 @@ void set_frame_calls(struct host_frame *frame)
     frame->exchange = frame_exchange;
     frame->arrive = frame_arrive;
     frame->await = frame_await;
+    frame->yield = frame_yield;
     frame->remote = frame_remote;
     frame->fail = frame_fail;
 }

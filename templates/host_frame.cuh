@@ -37,6 +37,8 @@ struct host_frame {
     // The group's barrier in two halves: every thread of the group arrives, later waits for all.
     void (*arrive)(struct host_frame *frame, const struct host_place *at);
     void (*await)(struct host_frame *frame, const struct host_place *at);
+    // Lets the others have their turn, of whom one will do what the thread waits for.
+    void (*yield)(struct host_frame *frame, const struct host_place *at);
     // Where the block of that rank has in its shared memory what lies at `own` in this one's.
     void *(*remote)(struct host_frame *frame, void *own, unsigned bytes, unsigned rank);
     void (*fail)(struct host_frame *frame, const char *why); // does not return

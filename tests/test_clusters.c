@@ -1,5 +1,5 @@
 // test_clusters.c: blocks that run at once on the host device: their barrier, their shared memory,
-// and what it reports
+// the packets they exchange, and what it reports
 
 #include "tests/on_host.h"
 #include "tests/tests.h"
@@ -121,6 +121,54 @@ START_TEST(a_cooperative_grid_runs_at_once)
 }
 END_TEST
 
+static struct kernel at_once(const char *name, unsigned blocks)
+{
+    struct kernel k = *find_kernel(kernels, name);
+    k.grid[0] = blocks;
+    k.cooperative = true;
+    return k;
+}
+
+// What was sent before with another tag is not taken for it, whoever comes first.
+START_TEST(a_packet_is_taken_by_its_tag)
+{
+    for (int reversed = 0; reversed < 2; reversed++) {
+        uint64_t packets[8];
+        unsigned tag = 41;
+        double out[3 * 32];
+        struct kernel k = at_once("packets", 3);
+        for (int i = 0; i < 8; i++)
+            packets[i] = 40ull << 32 | 0x40590000;
+        for (tag = 41; tag < 44; tag++) {
+            memset(out, 0xff, sizeof out);
+            assert_ran(launch_kernel(library, &k, reversed, (void *const[]){packets, &tag, out}));
+            for (int i = 0; i < 3 * 32; i++)
+                ck_assert_double_eq(out[i], 150 + 25 + 3.5);
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_packet_that_is_not_sent_is_a_deadlock)
+{
+    uint64_t packets[2] = {7, 6};
+    struct kernel k = at_once("unsent", 2);
+    for (int reversed = 0; reversed < 2; reversed++)
+        assert_fails(launch_kernel(library, &k, reversed, (void *const[]){packets}),
+                     "kernel unsent, block (1,0,0), thread (9,0,0): yield_turn at unsent.cu:6 "
+                     "waits for what no other thread does: 32 of 64 threads ended");
+}
+END_TEST
+
+START_TEST(who_yields_may_be_waited_for)
+{
+    uint64_t packets[1] = {0};
+    struct kernel k = at_once("counting", 2);
+    for (int reversed = 0; reversed < 2; reversed++, packets[0] = 0)
+        assert_ran(launch_kernel(library, &k, reversed, (void *const[]){packets}));
+}
+END_TEST
+
 START_TEST(a_cluster_that_no_gpu_takes_is_an_error)
 {
     assert_fails(launch_in_clusters("cluster_rotate", 34, 17, false, NULL),
@@ -144,6 +192,9 @@ Suite *clusters_suite(void)
     tcase_add_test(t, shared_memory_of_a_block_that_may_be_gone_is_not_reached);
     tcase_add_test(t, a_block_overtakes_what_no_barrier_holds);
     tcase_add_test(t, a_cooperative_grid_runs_at_once);
+    tcase_add_test(t, a_packet_is_taken_by_its_tag);
+    tcase_add_test(t, a_packet_that_is_not_sent_is_a_deadlock);
+    tcase_add_test(t, who_yields_may_be_waited_for);
     tcase_add_test(t, a_cluster_that_no_gpu_takes_is_an_error);
     suite_add_tcase(s, t);
     return s;
