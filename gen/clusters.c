@@ -10,7 +10,7 @@ enum { KEPT_BYTES = 128, KEPT_BESIDE_PARKED = 96, PORTABLE_CLUSTER = 8 };
 
 // A row of which one reduction is all that is wanted is read once as it is, by one block where
 // there are rows enough for all SMs.
-static bool gains(const struct fusion *f, const struct nest *nest)
+bool gains_by_sharing(const struct fusion *f, const struct nest *nest)
 {
     bool again = nest->n_phases > 1 || nest->extent[VAR_r] < f->target->n_sms / 2;
     for (int i = 0; i < nest->n_stores; i++)
@@ -18,9 +18,7 @@ static bool gains(const struct fusion *f, const struct nest *nest)
     return again;
 }
 
-// Whether a reduction's row is read again once the reduction is known: by a further one over it, or
-// for a value per element.
-static bool is_read_again(struct fusion *f, const struct nest *nest, const struct node *reduction)
+bool is_read_again(struct fusion *f, const struct nest *nest, const struct node *reduction)
 {
     bool *after = arena_new(f->g, bool, f->graph->n_nodes);
     after[reduction->id] = true;
@@ -143,7 +141,7 @@ void cluster_rows(struct fusion *f, struct scheduled *s, const struct accesses *
 {
     int most = most_threads(f->target), max = f->target->max_cluster;
     int portable = min_of(max, PORTABLE_CLUSTER);
-    if (s->spec.resident || max < 2 || !gains(f, s->nest))
+    if (max < 2)
         return;
     vector_bytes += early_bytes(f, s->nest) * s->spec.vec;
     for (int threads = most / 2; threads <= most; threads *= 2)

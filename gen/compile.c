@@ -151,13 +151,15 @@ static void enter_part(struct buffers *b, const struct graph *graph, const int *
         b->of_node[graph->outputs[i].node->id] = 1 + outputs[i];
 }
 
-static int add_counter(struct buffers *b, int n)
+// Zero before the first run; what a run leaves there the next one finds.
+static int add_counter(struct buffers *b, enum dtype dtype, int n)
 {
+    int64_t size = dtype_info[dtype].bytes, end = b->program->counter_bytes;
     struct buffer counter = {.kind = BUFFER_counter,
-                             .dtype = DT_i32,
-                             .bytes = 4 * (int64_t)n,
-                             .offset = b->program->counter_bytes};
-    b->program->counter_bytes += counter.bytes;
+                             .dtype = dtype,
+                             .bytes = size * n,
+                             .offset = (end + size - 1) / size * size};
+    b->program->counter_bytes = counter.offset + counter.bytes;
     return add_buffer(b, counter);
 }
 
@@ -169,9 +171,11 @@ static int argument_buffer(struct buffers *b, const struct launch *l, const stru
     case ARG_partial:
         return add_buffer(b, partial);
     case ARG_tickets:
-        return add_counter(b, s->n_tickets);
+        return add_counter(b, DT_i32, s->n_tickets);
+    case ARG_exchange:
+        return add_counter(b, DT_i64, s->n_packets);
     case ARG_barrier:
-        return add_counter(b, 1);
+        return add_counter(b, DT_i32, 1);
     case ARG_tensor:
         break;
     }
@@ -217,6 +221,7 @@ static int add_kernel(struct buffers *b, struct fusion *f, int first, enum kerne
     k->cluster[0] = (unsigned)max_of(l.cluster, 1), k->cluster[1] = k->cluster[2] = 1;
     k->shared_bytes = l.shared_bytes;
     k->cooperative = l.cooperative;
+    k->team = (unsigned)l.phases->spec.team;
     k->walks = l.phases->spec.staged && l.phases->spec.cluster > 1;
     if (wants_dump(o, "schedule"))
         fprintf(o->dump_to, "== schedule %s\n%s\n", k->name, k->spec);

@@ -52,6 +52,8 @@ static void emit_nest(struct emitter *e, int phase, FILE *out)
         add_special(e, ARG_partial, phase, "void", "partial");
     if (s->n_tickets)
         add_special(e, ARG_tickets, phase, "unsigned", "tickets");
+    if (s->n_packets)
+        add_special(e, ARG_exchange, phase, "uint64", "exchange");
 
     fprintf(out, "typedef %s index_t;\n", s->wide_index ? "unsigned long long" : "unsigned");
     if (nest->family == FAMILY_gemm)

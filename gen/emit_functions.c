@@ -68,7 +68,8 @@ static struct load_times load_times(struct emitter *e)
             continue;
         if (rows && (spec->staged || spec->parked) && can_stage(e->f, nest, v, spec->vec))
             times.staged[i] = true;
-        else if (rows && spec->staged && spec->cluster == 1 && !(v->variables & 1u << VAR_r))
+        else if (rows && spec->staged && spec->cluster == 1 && !spec->shared_again &&
+                 !(v->variables & 1u << VAR_r))
             times.columns[i] = true;
         else
             (rows && spec->late && last ? times.late : times.early)[i] = true;
@@ -383,6 +384,7 @@ void emit_functions(struct emitter *e)
         emit_tile_mask(e);
         break;
     case FAMILY_map_tiles:
+    case FAMILY_row_teams:
     case FAMILY_COUNT:
         break;
     }

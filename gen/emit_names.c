@@ -54,6 +54,7 @@ static const char reserved[] =
     " alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl "
     "concept "
     "const constexpr continue decltype default delete do double dynamic_cast else enum errno "
+    "exchange "
     "explicit "
     "export extern false float for friend goto if index_t inline int isfinite isinf isnan linux "
     "long "

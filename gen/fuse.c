@@ -68,9 +68,9 @@ static bool feeds_contractions(struct fusion *f, const struct node *reduction)
     return any;
 }
 
-// Rows where lanes can run along the reduced axes and a block or a cluster can hold a row, or there
-// are rows enough for all SMs; columns otherwise, and where nobody else would need a row that is
-// kept.
+// Rows where lanes can run along the reduced axes and a block, a cluster or a team can hold a row,
+// or there are rows enough for all SMs; columns otherwise, and where nobody else would need a row
+// that is kept.
 static enum family reduction_family(struct fusion *f, const struct nest *nest,
                                     const struct node *reduction, const struct value *operand)
 {
@@ -83,7 +83,8 @@ static enum family reduction_family(struct fusion *f, const struct nest *nest,
     if (rows < FEW_ROWS && length >= LONG_ROW && feeds_contractions(f, reduction))
         return FAMILY_columns;
     bool on_rows = length <= ROW_ON_CHIP || rows >= f->target->n_sms / 2 ||
-                   clusters_suit(f, nest, reduction, operand);
+                   clusters_suit(f, nest, reduction, operand) ||
+                   teams_suit(f, nest, reduction, operand);
     return on_rows ? FAMILY_rows : FAMILY_columns;
 }
 

@@ -288,6 +288,7 @@ struct target {
     const char *gpu;  // the model the figures below stand for
     int n_sms, shared_per_block, shared_per_sm, registers_per_sm, threads_per_sm;
     int max_cluster; // blocks
+    bool teams;      // rows may be shared by the blocks of a cooperative launch
     int64_t l2_bytes;
     double bytes_per_second, f32_flops; // reachable, not nominal
 };
@@ -355,6 +356,7 @@ struct kernel {
     int *args; // Args holds one pointer per entry, in this order: indices into program.buffers
     unsigned grid[3], block[3], shared_bytes, cluster[3];
     bool cooperative; // all blocks run at once; fewer of them, along x, will do
+    unsigned team;    // but whole teams of that many
     bool walks;       // so will fewer clusters, and more than run at once are of no use
     int alignment;    // bytes that its widest access needs of every pointer
     double bytes, flops, floor_us;

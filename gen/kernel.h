@@ -9,13 +9,15 @@
 #include "gen/gen.h"
 #include "gen/index.h"
 
-// map_tiles: no nest is of it; it is the form that schedule gives a map through shared memory.
+// map_tiles, row_teams: no nest is of them; they are the forms that schedule gives a map through
+// shared memory, and rows that many blocks share.
 enum family {
     FAMILY_map,
     FAMILY_rows,
     FAMILY_columns,
     FAMILY_gemm,
     FAMILY_map_tiles,
+    FAMILY_row_teams,
     FAMILY_COUNT
 };
 extern const char *const family_name[FAMILY_COUNT]; // nest.c
@@ -176,7 +178,9 @@ struct spec {
     int tile_p, tile_q; // map_tiles
     int threads_per_row, rows_per_block, items, phases, staging_at, staged_bytes; // rows
     int cluster, parked, acc_bytes;                                               // rows
-    bool resident, late, staged;                                // rows; late is emit's alone
+    int team, ahead;                                            // row_teams, and much of rows'
+    bool resident, staged;                                      // rows
+    bool late, shared_again;                                    // rows, row_teams: emit's alone
     bool looped;                                                // rows, gemm
     int threads_x, threads_y, splits;                           // columns
     bool along_kept, replicated;                                // columns
@@ -202,6 +206,7 @@ enum way {
     WAY_staged,         // rows: the next one comes through shared memory meanwhile
     WAY_clustered,      // rows: in several blocks
     WAY_cluster_staged, // rows: in several blocks, the next one comes meanwhile
+    WAY_team,           // rows: in the blocks of a cooperative launch, several in a pipeline
     WAY_streamed,       // rows: read again by every phase
     WAY_phase           // any: of a launch whose blocks have so many threads, one to an SM
 };
@@ -214,6 +219,8 @@ enum wish {
     WISH_elements, // of a tile, for each thread
     WISH_threads_per_row,
     WISH_cluster, // of a phase: the scope of its launch, as launch->cluster
+    WISH_teams, // that the blocks of all SMs make
+    WISH_ahead, // rows on their way
     WISH_threads_x,
     WISH_splits,
     WISH_blocks_per_sm, // that share the columns' ranges
@@ -232,7 +239,7 @@ static inline int wished(const struct wishes *w, enum wish wish, int otherwise)
 
 struct scheduled {
     const struct nest *nest;
-    enum family form;     // whose template and fields it has: the nest's own, or map_tiles
+    enum family form;     // whose template and fields it has: the nest's own, or one beside it
     struct tiling tiling; // map_tiles
     struct spec spec;
     int64_t blocks;
@@ -241,6 +248,7 @@ struct scheduled {
     int lane_variable;
     int64_t partial_bytes; // columns in several splits: workspace for partial results
     int n_tickets;
+    int n_packets; // row_teams: what the blocks exchange their results by, 8 bytes each
     int alignment;
     double bytes, flops, floor_us;
     double clocks;       // gemm: of the busiest SM, by the model of gemm_tiles.c
@@ -268,6 +276,11 @@ bool schedule_gemm(struct fusion *f, struct scheduled *s, int promised, const st
 
 // clusters.c: rows that several blocks share
 
+// Whether a row that one block cannot keep is better kept by several of them than read again.
+bool gains_by_sharing(const struct fusion *f, const struct nest *nest);
+// Whether a reduction's row is read again once the reduction is known: by a further one over it, or
+// for a value per element.
+bool is_read_again(struct fusion *f, const struct nest *nest, const struct node *reduction);
 // Whether that is the way to a reduction over few long rows.
 bool clusters_suit(struct fusion *f, const struct nest *nest, const struct node *reduction,
                    const struct value *operand);
@@ -278,6 +291,19 @@ void cluster_rows(struct fusion *f, struct scheduled *s, const struct accesses *
 // Any row, to a cluster as wished; false: it cannot be.
 bool cluster_as(struct fusion *f, struct scheduled *s, const struct accesses *a, int vector_bytes,
                 const struct wishes *w);
+
+// teams.c: rows that all SMs share, in as many teams of blocks as keep a row
+
+// As clusters_suit.
+bool teams_suit(struct fusion *f, const struct nest *nest, const struct node *reduction,
+                const struct value *operand);
+// Whether there are rows enough to keep teams busy; if so the best ones are made of the blocks.
+bool team_rows(struct fusion *f, struct scheduled *s, const struct accesses *a);
+// Any rows, by teams as wished; false: they cannot be.
+bool team_as(struct fusion *f, struct scheduled *s, const struct accesses *a,
+             const struct wishes *w);
+// How long teams take to walk through the rows, in microseconds.
+double walk_us(const struct target *t, const struct scheduled *s);
 
 // tiles.c: the transposing map
 
@@ -317,7 +343,7 @@ struct launch {
     int64_t side_blocks; // the first blocks, which do phase `side` while the others do the other
     int side;            // one; 0: every block does all phases
     unsigned shared_bytes;
-    bool cooperative;                 // some phase waits for the grid
+    bool cooperative; // some phase waits for the grid, or blocks are in teams
     double predicted_us, separate_us; // as it is; its phases as kernels of their own
     enum origin *origin;              // per node; NULL: all are settled
     // Per node: where in its shared memory a block keeps its own copy, or the first of its warps
@@ -364,7 +390,7 @@ void note_unused_specs(struct gen *g, const struct compile_options *o, const str
 // emit.c: a launch to source
 
 struct emitted_arg {
-    enum { ARG_tensor, ARG_partial, ARG_tickets, ARG_barrier } kind;
+    enum { ARG_tensor, ARG_partial, ARG_tickets, ARG_exchange, ARG_barrier } kind;
     const struct node *node; // of a tensor
     int phase;               // whose partial results or tickets
     const char *type, *name;

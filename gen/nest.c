@@ -3,11 +3,9 @@
 #include "gen/kernel.h"
 #include <string.h>
 
-const char *const family_name[FAMILY_COUNT] = {[FAMILY_map] = "map",
-                                               [FAMILY_rows] = "rows",
-                                               [FAMILY_columns] = "columns",
-                                               [FAMILY_gemm] = "gemm",
-                                               [FAMILY_map_tiles] = "map_tiles"};
+const char *const family_name[FAMILY_COUNT] = {
+    [FAMILY_map] = "map",   [FAMILY_rows] = "rows",           [FAMILY_columns] = "columns",
+    [FAMILY_gemm] = "gemm", [FAMILY_map_tiles] = "map_tiles", [FAMILY_row_teams] = "row_teams"};
 
 static struct nest *nest_new(struct fusion *f, enum family family)
 {

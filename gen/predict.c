@@ -84,6 +84,13 @@ static double pieces(const struct scheduled *s)
     return s->form == FAMILY_columns && s->spec.along_kept ? 1 + 32.0 / bytes : 1;
 }
 
+// A cluster's row is read, then reduced, then stored, and the next one is read in its place: about
+// so much longer than a copy (measured on an H200).
+static double not_overlapped(const struct scheduled *s)
+{
+    return s->spec.cluster > 1 && !s->spec.staged ? 1.25 : 1;
+}
+
 static double larger(double a, double b)
 {
     return a > b ? a : b;
@@ -98,6 +105,8 @@ double predicted_us(const struct target *t, const struct scheduled *s, const str
 {
     if (s->form == FAMILY_gemm) // at the clock at which 128 lanes an SM reach the target's rate
         return larger(s->floor_us, 1e6 * s->clocks * 256 * t->n_sms / t->f32_flops);
+    if (s->form == FAMILY_row_teams)
+        return launch_us + latency_us + walk_us(t, s);
     double in_flight = bytes_in_flight(s, a);
     int resident = resident_blocks(t, s, in_flight);
     double at_once = (double)min64(s->blocks, (int64_t)resident * t->n_sms);
@@ -106,8 +115,8 @@ double predicted_us(const struct target *t, const struct scheduled *s, const str
     double bytes = moved_bytes(s, a), rate = t->bytes_per_second;
     double needed = rate * latency_us * 1e-6 / larger(smaller(busy * in_flight, a->read_bytes), 1);
     double few_sms = larger(1, t->n_sms / (2 * larger(smaller(at_once, t->n_sms), 1)));
-    double memory =
-        1e6 * bytes / rate * hypot(few_sms, needed) * uneven(t, s, resident) * pieces(s);
+    double memory = 1e6 * bytes / rate * hypot(few_sms, needed) * uneven(t, s, resident) *
+                    pieces(s) * not_overlapped(s);
     double arithmetic = 1e6 * s->flops / t->f32_flops * larger(1, 128.0 * t->n_sms / busy);
     return launch_us + larger(larger(memory, arithmetic), waves * block_us(s));
 }

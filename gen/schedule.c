@@ -109,7 +109,7 @@ const char *spec_text(struct gen *g, const struct scheduled *s, const char *pref
 bool schedule_as(struct fusion *f, const struct nest *nest, const struct accesses *a, int alignment,
                  const struct wishes *w, struct scheduled *out)
 {
-    struct spec spec = {.vec = 1, .phases = nest->n_phases, .cluster = 1};
+    struct spec spec = {.vec = 1, .phases = nest->n_phases, .cluster = 1, .team = 1};
     *out = (struct scheduled){.nest = nest, .form = nest->family, .alignment = 1, .spec = spec};
     count_cost(f, out, a);
     out->wide_index = needs_wide_index(nest, a);
@@ -125,6 +125,7 @@ bool schedule_as(struct fusion *f, const struct nest *nest, const struct accesse
     case FAMILY_gemm:
         return schedule_gemm(f, out, alignment, w);
     case FAMILY_map_tiles:
+    case FAMILY_row_teams:
     case FAMILY_COUNT:
         break;
     }

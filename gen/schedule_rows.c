@@ -124,6 +124,8 @@ bool schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses 
     int vector_bytes = kept_bytes(a) * spec->vec;
     if (w->way == WAY_clustered || w->way == WAY_cluster_staged)
         return cluster_as(f, s, a, vector_bytes, w);
+    if (w->way == WAY_team)
+        return team_as(f, s, a, w);
     if (w->way != WAY_any && w->way != WAY_phase)
         return share_as(f, s, a, vectors, vector_bytes, w);
     int most = wished(w, WISH_threads, most_threads(f->target));
@@ -136,6 +138,7 @@ bool schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses 
     }
     set_block(s, threads >= 128 ? 1 : (int)max64(min64(128 / threads, next_power(rows)), 1));
     stage_rows(f, s, a, w);
-    cluster_rows(f, s, a, vector_bytes);
+    if (!spec->resident && gains_by_sharing(f, nest) && !team_rows(f, s, a))
+        cluster_rows(f, s, a, vector_bytes);
     return true;
 }

@@ -61,6 +61,7 @@ static int64_t passes(const struct fusion *f, const struct scheduled *s)
     }
     case FAMILY_gemm:
     case FAMILY_map_tiles:
+    case FAMILY_row_teams:
     case FAMILY_COUNT:
         break;
     }
@@ -262,6 +263,7 @@ void launch_alone(struct fusion *f, const struct scheduled *s, struct launch *ou
                            .cluster = s->spec.cluster,
                            .blocks = s->blocks,
                            .shared_bytes = s->shared_bytes,
+                           .cooperative = s->spec.team > 1,
                            .predicted_us = s->predicted_us};
     out->phases = arena_new(f->g, struct scheduled, 1);
     out->waits = arena_new(f->g, bool, 1);

@@ -4,9 +4,19 @@
 #include <string.h>
 
 #define TARGET(arch, sm, gpu, n_sms, block, shared, registers, threads, cluster, l2, rate, f32)    \
-    {arch,          sm,        gpu,     n_sms,   block * 1024,                                     \
-     shared * 1024, registers, threads, cluster, (int64_t)l2 * 1024 * 1024,                        \
-     rate * 1e12,   f32 * 1e12},
+    {arch,                                                                                         \
+     sm,                                                                                           \
+     gpu,                                                                                          \
+     n_sms,                                                                                        \
+     block * 1024,                                                                                 \
+     shared * 1024,                                                                                \
+     registers,                                                                                    \
+     threads,                                                                                      \
+     cluster,                                                                                      \
+     sm >= 80,                                                                                     \
+     (int64_t)l2 * 1024 * 1024,                                                                    \
+     rate * 1e12,                                                                                  \
+     f32 * 1e12},
 const struct target targets[] = {
 #include "targets.def"
 };

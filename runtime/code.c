@@ -120,8 +120,8 @@ char *build_command(const quern_plan *plan, bool host)
     FILE *out = open_memstream(&text, &n);
     if (!out)
         return NULL;
-    // emit takes the model's specs, and knows no GPU that cannot hold its clusters
-    bool run = host || plan->by_wisdom || plan->max_cluster;
+    // emit takes the model's specs, and knows no GPU that cannot hold its clusters or teams
+    bool run = host || plan->by_wisdom || plan->max_cluster || plan->no_teams;
     fprintf(out, "quern %s %s", run ? "run" : "emit", plan->source->source.name);
     const struct graph *graph = plan->program.graph;
     for (int i = 0; i < graph->n_sizes; i++)

@@ -44,17 +44,24 @@ static void prepare_config(struct loaded *l, const struct kernel *k)
     }
 }
 
-// A cooperative grid has to be on the GPU all at once: as much of it as there is room for.
-static quern_status fit_grid(struct cuda *d, struct loaded *l, const struct kernel *k)
+// A cooperative grid has to be on the GPU all at once: as much of it as there is room for, in whole
+// teams where its blocks are in teams.
+static quern_status fit_grid(struct cuda *d, quern_plan *plan, struct loaded *l,
+                             const struct kernel *k)
 {
     int per_sm = 0;
     TRY(d, cuOccupancyMaxActiveBlocksPerMultiprocessor, &per_sm, l->function,
         (int)(k->block[0] * k->block[1] * k->block[2]), k->shared_bytes);
     int64_t room = (int64_t)per_sm * d->base.target.n_sms;
+    if (k->team > 1 && room < k->team) {
+        plan->misfit.team = (int)k->team;
+        return report(d->base.q, QUERN_DEVICE, "%s: %s has no room for a team of %u blocks",
+                      k->name, d->name, k->team);
+    }
     if (!room)
         return report(d->base.q, QUERN_DEVICE, "%s: %s has no room for a block", k->name, d->name);
     if (l->config.gridDimX > room)
-        l->config.gridDimX = (unsigned)room;
+        l->config.gridDimX = (unsigned)(room - room % k->team);
     return QUERN_OK;
 }
 
@@ -74,9 +81,9 @@ static quern_status check_cluster(struct cuda *d, quern_plan *plan, struct loade
             l->config.gridDimX = most;
         return QUERN_OK;
     }
-    plan->misfit = (int)cluster_blocks(k);
+    plan->misfit.cluster = (int)cluster_blocks(k);
     return report(d->base.q, QUERN_DEVICE, "%s: %s has no room for a cluster of %d blocks", k->name,
-                  d->name, plan->misfit);
+                  d->name, plan->misfit.cluster);
 }
 
 static quern_status prepare_function(struct cuda *d, quern_plan *plan, struct loaded *l,
@@ -96,7 +103,7 @@ static quern_status prepare_function(struct cuda *d, quern_plan *plan, struct lo
         TRY(d, cuFuncGetAttribute, &registers, CU_FUNC_ATTRIBUTE_NUM_REGS, l->function);
     }
     quern_status status = check_cluster(d, plan, l, k);
-    return !status && k->cooperative ? fit_grid(d, l, k) : status;
+    return !status && k->cooperative ? fit_grid(d, plan, l, k) : status;
 }
 
 static bool is_foreign(CUresult r)

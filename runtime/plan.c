@@ -103,6 +103,7 @@ static quern_status make_plan(quern_plan *plan, const struct plan_request *r)
         status = settle_arch(plan, options->arch, options->no_load != 0);
     if (r->max_cluster && r->max_cluster < plan->target.max_cluster)
         plan->target.max_cluster = r->max_cluster;
+    plan->target.teams &= !r->no_teams;
     double opened = now_ms();
     if (!status)
         status = compile_plan(plan, r);
@@ -157,12 +158,12 @@ static quern_status check_request(quern *q, const quern_program *program, const 
     return check_specs(q, options);
 }
 
-// misfit: as the plan has it that was not made.
+// misfit: of the plan that was not made.
 static quern_status plan_once(quern *q, const quern_program *program, const struct plan_request *r,
-                              quern_plan **plan, int *misfit)
+                              quern_plan **plan, struct misfit *misfit)
 {
     const quern_plan_options *options = r->options;
-    *misfit = 0;
+    *misfit = (struct misfit){0, 0};
     quern_plan *made = calloc(1, sizeof *made);
     if (!made || pthread_mutex_init(&made->lock, NULL)) {
         free(made);
@@ -175,6 +176,7 @@ static quern_status plan_once(quern *q, const quern_program *program, const stru
     made->separate = options->separate != 0;
     made->alignment = options->alignment;
     made->max_cluster = r->max_cluster;
+    made->no_teams = r->no_teams;
     program_retain(program);
     quern_status status = make_plan(made, r);
     if (status) {
@@ -186,24 +188,35 @@ static quern_status plan_once(quern *q, const quern_program *program, const stru
     return status;
 }
 
-// Clusters that the GPU cannot hold are made half as large, until they fit; rows are streamed where
-// none do.  No kernel has a larger one than the limit, so this ends.
+// What the next plan is to do without: teams, or clusters as large as those.
+static void lower_request(quern *q, struct plan_request *r, struct misfit misfit)
+{
+    const char *why = quern_message(q);
+    r->quiet = true;
+    r->no_teams |= misfit.team > 0;
+    r->max_cluster = misfit.cluster ? misfit.cluster / 2 : r->max_cluster;
+    if (misfit.team)
+        note(q, "%s: planned again without teams", why);
+    else if (misfit.cluster > 2)
+        note(q, "%s: planned again for %d at most", why, misfit.cluster / 2);
+    else
+        note(q, "%s: planned again without clusters", why);
+}
+
+// Where the GPU cannot hold a team, there are to be none; clusters that it cannot hold are made
+// half as large, until they fit; rows are streamed where none do.  No kernel has a larger one than
+// the limit, so this ends.
 quern_status plan_program(quern *q, const quern_program *program, const struct plan_request *r,
                           quern_plan **plan)
 {
     struct plan_request request = *r;
-    int misfit = 0;
+    struct misfit misfit = {0, 0};
     *plan = NULL;
     quern_status status = check_request(q, program, r->sizes, r->n_sizes, r->options);
     if (!status)
         status = plan_once(q, program, &request, plan, &misfit);
-    while (status && misfit && !r->as_asked) {
-        request.max_cluster = misfit / 2;
-        request.quiet = true;
-        if (misfit > 2)
-            note(q, "%s: planned again for %d at most", quern_message(q), misfit / 2);
-        else
-            note(q, "%s: planned again without clusters", quern_message(q));
+    while (status && (misfit.cluster || misfit.team) && !r->as_asked) {
+        lower_request(q, &request, misfit);
         status = plan_once(q, program, &request, plan, &misfit);
     }
     return status;

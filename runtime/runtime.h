@@ -86,6 +86,11 @@ struct argument {
     int alignment; // bytes that the kernels need of its pointer
 };
 
+// Blocks that the GPU cannot hold at once: of a cluster, of a team; 0: it is not that.
+struct misfit {
+    int cluster, team;
+};
+
 struct quern_plan {
     quern *q;
     const struct quern_program *source;
@@ -97,10 +102,11 @@ struct quern_plan {
     struct nvrtc_options options;
     enum math math;
     bool each_run, separate, loadable;
-    bool by_wisdom; // its specs are those that were measured to be the fastest
-    int misfit; // blocks of a cluster that the GPU cannot hold; 0: the plan did not fail by that
+    bool by_wisdom;       // its specs are those that were measured to be the fastest
+    struct misfit misfit; // the plan failed by that
     int alignment;
     int max_cluster;            // as the request has it
+    bool no_teams;              // as well
     struct argument *arguments; // inputs and weights in declared order, then outputs
     int n_arguments, n_given;   // of them; those that execute is given
     pthread_mutex_t lock;       // guards what follows
@@ -123,9 +129,11 @@ struct plan_request {
     const quern_size *sizes;
     int n_sizes;
     const quern_plan_options *options;
-    bool quiet;      // without the notes that another plan of the same program has had
-    bool as_asked;   // or not at all: not with smaller clusters where these do not fit
+    bool quiet;    // without the notes that another plan of the same program has had
+    bool as_asked; // or not at all: not with smaller clusters, or without teams, where these do not
+                   // fit
     int max_cluster; // blocks; 0: as the target has it
+    bool no_teams;   // of the blocks of a cooperative launch, whatever the target has
 };
 quern_status plan_program(quern *q, const quern_program *program, const struct plan_request *r,
                           quern_plan **plan);

@@ -88,7 +88,7 @@ static quern_status bind_weights(const struct trial *t, quern_plan *plan)
 }
 
 // Outputs begin as NaN, so that what is not written is seen.  Twice: a kernel has to leave its
-// counters as it found them.
+// counters as the next run needs them.
 static quern_status run(const struct trial *t, quern_plan *plan)
 {
     quern_status status = bind_weights(t, plan);

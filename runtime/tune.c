@@ -50,7 +50,8 @@ static quern_status plan_with(const struct quern_tuning *t, const struct tuned_k
                                          .options = &o,
                                          .quiet = true,
                                          .as_asked = true,
-                                         .max_cluster = t->base->max_cluster};
+                                         .max_cluster = t->base->max_cluster,
+                                         .no_teams = t->base->no_teams};
     quern_status status = plan_program(t->q, t->program, &request, plan);
     free(specs);
     return status;

@@ -38,7 +38,8 @@ static void compile_one(const struct ahead *a, const struct tried *one)
                                          .n_sizes = t->n_sizes,
                                          .options = &o,
                                          .quiet = true,
-                                         .max_cluster = t->base->max_cluster};
+                                         .max_cluster = t->base->max_cluster,
+                                         .no_teams = t->base->no_teams};
     if (plan_program(t->q, t->program, &request, &plan))
         return;
     const void *bytes;

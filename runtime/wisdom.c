@@ -69,6 +69,8 @@ static json_t *identity_of(const quern_plan *plan)
         nvrtc_version(plan), "quern", QUERN_VERSION, "code", code_hash(plan));
     if (identity && plan->max_cluster)
         json_object_set_new(identity, "max_cluster", json_integer(plan->max_cluster));
+    if (identity && plan->no_teams)
+        json_object_set_new(identity, "teams", json_string("none"));
     return identity;
 }
 

@@ -28,6 +28,7 @@ static const struct {
     {"separate",    true,  false, false, false},
     {"alignment",   true,  false, false, false},
     {"max_cluster", true,  false, false, true },
+    {"teams",       true,  false, true,  true },
     {"arch",        true,  false, true,  false},
     {"gpu",         true,  true,  true,  false},
     {"sms",         false, true,  false, false},

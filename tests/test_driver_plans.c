@@ -87,6 +87,56 @@ START_TEST(clusters_that_walk_are_as_many_as_fit)
 }
 END_TEST
 
+// Rows of 1048576 need all 132 SMs that the model knows of, those of 131072 need 16 of them.
+static const struct {
+    int64_t rows, cols;
+    const char *sms, *per_sm, *grid;
+    bool again; // without teams
+} teams[] = {
+    {16,  1048576, "132", "1", " grid=132,1,1 ", false},
+    {16,  1048576, "66",  "2", " grid=132,1,1 ", false},
+    {16,  1048576, "131", "1", NULL,             true },
+    {16,  1048576, "132", "0", NULL,             true },
+    {128, 131072,  "132", "1", " grid=128,1,1 ", false},
+    {128, 131072,  "127", "1", " grid=112,1,1 ", false},
+    {128, 131072,  "17",  "1", " grid=16,1,1 ",  false},
+    {128, 131072,  "15",  "1", NULL,             true },
+};
+
+START_TEST(teams_are_whole_or_there_are_none)
+{
+    if (!load_driver())
+        return;
+    static const char text[] = "program rows(R, N)\ninput x : f32[R, N]\noutput y = softmax(x)\n";
+    quern_size sizes[] = {
+        {"R", teams[_i].rows},
+        {"N", teams[_i].cols}
+    };
+    quern *q = open_on(QUERN_DEVICE_CUDA, 0);
+    set("FAKE_CUDA_SMS", teams[_i].sms);
+    set("FAKE_CUDA_BLOCKS_PER_SM", teams[_i].per_sm);
+    quern_plan *plan = planned(q, text, &(quern_plan_options){.arch = "sm_90"}, sizes, 2);
+    ck_assert_int_eq(plan->no_teams, teams[_i].again);
+    void *memory[2];
+    size_t bytes = (size_t)(teams[_i].rows * teams[_i].cols) * sizeof(float);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(quern_alloc(q, bytes, &memory[i]), QUERN_OK);
+    launches();
+    ck_assert_int_eq(quern_execute(plan, memory, 2, NULL), QUERN_OK);
+    const char *launched = launches();
+    ck_assert_int_eq(count(launched, " cooperative\n"), !teams[_i].again);
+    if (teams[_i].grid)
+        expect_part(launched, teams[_i].grid);
+    else
+        expect_part(noted.last, "planned again without teams");
+    ck_assert_int_eq(noted.n, teams[_i].again);
+    for (int i = 0; i < 2; i++)
+        quern_free(q, memory[i]);
+    quern_destroy_plan(plan);
+    quern_close(q);
+}
+END_TEST
+
 // Not taken for one of plans whose clusters are larger, which are made first.
 START_TEST(wisdom_of_smaller_clusters_is_found)
 {
@@ -221,6 +271,7 @@ Suite *driver_plans_suite(void)
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, a_given_spec_whose_cluster_does_not_fit_is_left);
     tcase_add_test(t, clusters_that_walk_are_as_many_as_fit);
+    tcase_add_loop_test(t, teams_are_whole_or_there_are_none, 0, sizeof teams / sizeof *teams);
     tcase_add_test(t, wisdom_of_smaller_clusters_is_found);
     tcase_add_test(t, a_run_prepares_what_changed);
     tcase_add_test(t, a_dead_context_is_reported_and_cleaned_up);

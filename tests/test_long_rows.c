@@ -122,28 +122,34 @@ START_TEST(clusters_agree_with_the_reference)
 }
 END_TEST
 
-// What long rows become: read again, there are clusters for them; read once, for few of them a pass
-// over all SMs, for many a block each.
+// What long rows become: read again, there are teams for many of them and clusters for few; read
+// once, for few of them a pass over all SMs, for many a block each.
 static const struct {
     const char *output, *arch;
     int64_t m, n;
     const char *family;
-    unsigned cluster;
+    unsigned cluster, team;
 } choices[] = {
-    {"softmax(x, axis = 1)", "sm_90a", 1024, 131072,  "rows",    8 },
-    {"softmax(x, axis = 1)", "sm_90a", 1024, 50000,   "rows",    4 },
-    {"softmax(x, axis = 1)", "sm_90a", 1024, 40000,   "rows",    1 },
-    {"softmax(x, axis = 1)", "sm_90a", 256,  1048576, "rows",    16},
-    {"softmax(x, axis = 1)", "sm_89",  1024, 131072,  "rows",    1 },
-    {"softmax(x, axis = 1)", "sm_100", 1024, 524288,  "rows",    8 },
-    {"softmax(x, axis = 1)", "sm_100", 1024, 1048576, "rows",    1 },
-    {"softmax(x, axis = 1)", "sm_90a", 32,   128256,  "rows",    8 },
-    {"softmax(x, axis = 1)", "sm_90a", 4,    128256,  "columns", 1 },
-    {"softmax(x, axis = 1)", "sm_90a", 32,   1048576, "columns", 1 },
-    {"var(x, axis = 1)",     "sm_90a", 32,   128256,  "rows",    8 },
-    {"layer_norm(x)",        "sm_120", 32,   128256,  "rows",    8 },
-    {"sum(x, axis = 1)",     "sm_90a", 32,   128256,  "columns", 1 },
-    {"sum(x, axis = 1)",     "sm_90a", 1024, 131072,  "rows",    1 },
+    {"softmax(x, axis = 1)", "sm_90a", 1024, 131072,  "rows",    1, 16 },
+    {"layer_norm(x)",        "sm_90a", 1024, 131072,  "rows",    1, 16 },
+    {"softmax(x, axis = 1)", "sm_90a", 1024, 50000,   "rows",    1, 5  },
+    {"softmax(x, axis = 1)", "sm_90a", 1024, 40000,   "rows",    1, 1  },
+    {"softmax(x, axis = 1)", "sm_90a", 256,  1048576, "rows",    1, 132},
+    {"softmax(x, axis = 1)", "sm_90a", 256,  2000000, "rows",    1, 1  },
+    {"softmax(x, axis = 1)", "sm_89",  1024, 131072,  "rows",    1, 32 },
+    {"softmax(x, axis = 1)", "sm_75",  1024, 131072,  "rows",    1, 1  },
+    {"softmax(x, axis = 1)", "sm_100", 1024, 524288,  "rows",    1, 37 },
+    {"softmax(x, axis = 1)", "sm_100", 1024, 2000000, "rows",    1, 148},
+    {"softmax(x, axis = 1)", "sm_90a", 96,   131072,  "rows",    1, 22 },
+    {"softmax(x, axis = 1)", "sm_90a", 48,   131072,  "rows",    8, 1  },
+    {"softmax(x, axis = 1)", "sm_90a", 32,   128256,  "rows",    8, 1  },
+    {"softmax(x, axis = 1)", "sm_90a", 4,    128256,  "columns", 1, 1  },
+    {"softmax(x, axis = 1)", "sm_90a", 32,   1048576, "rows",    1, 132},
+    {"softmax(x, axis = 1)", "sm_90a", 4,    1048576, "columns", 1, 1  },
+    {"var(x, axis = 1)",     "sm_90a", 32,   128256,  "rows",    8, 1  },
+    {"layer_norm(x)",        "sm_120", 32,   128256,  "rows",    8, 1  },
+    {"sum(x, axis = 1)",     "sm_90a", 32,   128256,  "columns", 1, 1  },
+    {"sum(x, axis = 1)",     "sm_90a", 1024, 131072,  "rows",    1, 1  },
 };
 
 START_TEST(long_rows_go_where_they_are_read_least)
@@ -162,9 +168,10 @@ START_TEST(long_rows_go_where_they_are_read_least)
                                                  .n_sizes = 2,
                                                  .separate = true});
     const struct kernel *k = &c.program.kernels[0];
-    ck_assert_msg(!strcmp(k->family, choices[_i].family) && k->cluster[0] == choices[_i].cluster,
-                  "%s, %d rows of %d: %s, clusters of %u", choices[_i].output, (int)choices[_i].m,
-                  (int)choices[_i].n, k->family, k->cluster[0]);
+    ck_assert_msg(!strcmp(k->family, choices[_i].family) && k->cluster[0] == choices[_i].cluster &&
+                      k->team == choices[_i].team,
+                  "%s, %d rows of %d: %s, clusters of %u, teams of %u", choices[_i].output,
+                  (int)choices[_i].m, (int)choices[_i].n, k->family, k->cluster[0], k->team);
     compiled_free(&c);
 }
 END_TEST

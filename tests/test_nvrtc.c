@@ -21,7 +21,7 @@ enum {
     WIDE = 1,   // every load is of 16 bytes, and so is every store of an element
     NARROW = 2, // none is
     FMA = 4,    // an inner loop of many multiply-adds
-    SHARED = 8  // blocks of a cluster share a row, where the GPU has clusters
+    SHARED = 8  // blocks of a team, or of a cluster where the GPU has those, share a row
 };
 
 // Programs of sizes M, N and K.
@@ -62,9 +62,11 @@ static const struct probe {
     {"rows",    softmax,      4096,   64,      1,    0, WIDE         },
     {"rows",    softmax,      4096,   16384,   1,    0, WIDE         },
     {"rows",    softmax,      200,    1 << 22, 1,    0, 0            },
+    {"rows",    softmax,      64,     131072,  1,    0, SHARED | WIDE},
     {"rows",    softmax,      200,    131072,  1,    0, SHARED | WIDE},
     {"rows",    softmax,      64,     99999,   1,    0, SHARED       },
     {"rows",    softmax,      200,    360000,  1,    0, SHARED       },
+    {"rows",    layer_norm,   64,     131072,  1,    0, SHARED       },
     {"rows",    layer_norm,   1024,   131072,  1,    0, SHARED       },
     {"rows",    layer_norm,   200,    480000,  1,    0, SHARED       },
     {"rows",    layer_norm,   4096,   5120,    1,    0, 0            },
@@ -147,12 +149,15 @@ static void check_census(struct faults *f, const struct kernel *k, unsigned expe
         fault(f, k, "%d accesses to local memory, a frame of %d bytes", local, c->frame_bytes);
     if (!(loads + copies) || !stores)
         fault(f, k, "%d loads, %d stores of global memory", loads, stores);
-    if (expected & WIDE && (wide != loads || wide_stores != stores))
+    bool in_teams = k->team > 1; // whose packets are narrower, and whose rows are copied
+    if (in_teams && !copies)
+        fault(f, k, "teams without copies");
+    if (expected & WIDE && !in_teams && (wide != loads || wide_stores != stores))
         fault(f, k, "16 bytes wide are %d of %d loads, %d of %d stores", wide, loads, wide_stores,
               stores);
     if (expected & NARROW && (wide || wide_stores))
         fault(f, k, "%d loads and %d stores are 16 bytes wide", wide, wide_stores);
-    bool in_cluster = expected & SHARED && target_find(f->arch)->max_cluster > 1;
+    bool in_cluster = expected & SHARED && target_find(f->arch)->max_cluster > 1 && !in_teams;
     if (in_cluster != (k->cluster[0] > 1 && cubin_count(c, OPCODE_cluster_barrier) > 0))
         fault(f, k, "clusters of %u blocks, %d halves of barriers", k->cluster[0],
               cubin_count(c, OPCODE_cluster_barrier));

@@ -1,0 +1,150 @@
+// teams.c: rows that one block cannot keep on chip, shared by teams of the blocks of a cooperative
+// launch, one block to an SM: how many teams, and how many rows each has on their way.
+//
+// The teams walk through the rows, each in steps of a row; in a step every SM reads and writes its
+// share of one.  A step takes as long as memory takes to move what all SMs ask for, or as the
+// blocks of a team take to tell each other what they found.
+
+#include "gen/integers.h"
+#include "gen/kernel.h"
+
+enum {
+    IN_FLIGHT = 96 * 1024, // bytes of an SM that are enough, some three times what fills memory
+    MAX_AHEAD = 4,
+    FEW_ROWS = 12, // of a team: fewer are hardly more than what it takes to fill the pipeline
+    LIKELY_PHASES = 3,
+    OWN_REGISTERS = 48 // of a thread, for all but what it keeps of what rows share
+};
+static const double exchange_us = 1.5; // least that a step takes
+
+// Of a vector, over all loads of the row that go through shared memory; 0: a reduction needs one
+// that cannot.
+static int staged_bytes(struct fusion *f, const struct scheduled *s, const struct accesses *a)
+{
+    const uint32_t element = 1u << VAR_r | 1u << VAR_c;
+    int bytes = 0;
+    for (int i = 0; i < a->n_loads; i++)
+        if (can_stage(f, s->nest, a->loads[i], s->spec.vec))
+            bytes += dtype_info[a->loads[i]->dtype].bytes * s->spec.vec;
+    for (int i = 0; i < s->nest->n_heavy; i++) {
+        struct accesses needed = value_accesses(f->g, s->nest, s->nest->heavy_in[2 * i]);
+        for (int j = 0; j < needed.n_loads; j++)
+            if ((needed.loads[j]->variables & element) == element &&
+                !can_stage(f, s->nest, needed.loads[j], s->spec.vec))
+                return 0;
+    }
+    return bytes;
+}
+
+// Whether what all rows share fits a thread's registers, for as long as it walks through them.
+static bool can_keep_shared(const struct scheduled *s, const struct accesses *a, int registers)
+{
+    int bytes = 0;
+    for (int i = 0; i < a->n_loads; i++)
+        if ((a->loads[i]->variables & (1u << VAR_r | 1u << VAR_c)) == 1u << VAR_c)
+            bytes += dtype_info[a->loads[i]->dtype].bytes * s->spec.vec * s->spec.items;
+    return bytes <= 4 * (registers - OWN_REGISTERS);
+}
+
+// Rows on their way: as many as are enough and as there is room for; 0: there is room for none.
+static int rows_ahead(int64_t slice, int64_t room, int phases)
+{
+    int64_t most = room / slice - phases - 1;
+    return (int)max64(min64(min64(ceil_div(IN_FLIGHT, slice), MAX_AHEAD), most), 0);
+}
+
+// Whether so many teams, of so many threads a block, can keep rows; if so they are scheduled that
+// way.  ahead: rows on their way, 0: as many as are good.
+static bool make_teams(struct fusion *f, struct scheduled *s, const struct accesses *a, int n_teams,
+                       int threads, int ahead)
+{
+    const struct target *t = f->target;
+    struct spec *spec = &s->spec;
+    const int phases = spec->phases, bytes = staged_bytes(f, s, a), team = t->n_sms / n_teams;
+    int64_t rows = s->nest->extent[VAR_r];
+    int64_t vectors = ceil_div(s->nest->extent[VAR_c], spec->vec);
+    if (!t->teams || !bytes || team < 2 || threads > most_threads(t) || threads % 32 ||
+        rows < n_teams || vectors < (int64_t)threads * team)
+        return false;
+    int64_t items = ceil_div(vectors, (int64_t)threads * team), slice = items * threads * bytes;
+    int64_t at = ceil_div(2 * phases * (threads / 32 + 1) * spec->acc_bytes, 128) * 128;
+    ahead = ahead ? ahead : rows_ahead(slice, t->shared_per_block - at, phases);
+    int64_t shared = at + (ahead + phases + 1) * slice;
+    if (!ahead || shared > t->shared_per_block)
+        return false;
+    s->form = FAMILY_row_teams;
+    spec->threads = threads, spec->team = team, spec->items = (int)items, spec->ahead = ahead;
+    spec->staging_at = (int)at, spec->staged_bytes = bytes;
+    spec->staged = spec->late = true, spec->resident = false;
+    spec->shared_again = !can_keep_shared(s, a, t->registers_per_sm / threads);
+    s->blocks = (int64_t)(t->n_sms / team) * team;
+    s->shared_bytes = (unsigned)shared;
+    s->n_packets = (int)s->blocks * (1 + 2 * phases * (spec->acc_bytes / 4));
+    return true;
+}
+
+// Of a step in which every SM has a full share of a row; a row's last vectors may be fewer.
+static double step_us(const struct target *t, const struct scheduled *s)
+{
+    const struct spec *spec = &s->spec;
+    double share = (double)spec->items * spec->threads * spec->vec / s->nest->extent[VAR_c];
+    double row_bytes = s->bytes / (double)s->nest->extent[VAR_r];
+    return 1e6 * row_bytes * share * t->n_sms / t->bytes_per_second;
+}
+
+double walk_us(const struct target *t, const struct scheduled *s)
+{
+    int64_t n_teams = s->blocks / s->spec.team;
+    int64_t steps = ceil_div(s->nest->extent[VAR_r], n_teams) + s->spec.phases;
+    double us = step_us(t, s);
+    return (double)steps * (us > exchange_us ? us : exchange_us);
+}
+
+bool teams_suit(struct fusion *f, const struct nest *nest, const struct node *reduction,
+                const struct value *operand)
+{
+    enum { THREADS = 512, VECTOR_BYTES = 16 };
+    const struct target *t = f->target;
+    struct accesses a = value_accesses(f->g, nest, operand);
+    int64_t bytes = 0, n_slices = 1 + LIKELY_PHASES + 1;
+    for (int i = 0; i < a.n_loads; i++)
+        bytes += dtype_info[a.loads[i]->dtype].bytes;
+    bytes *= nest->extent[VAR_c];
+    int64_t n_teams = min64(nest->extent[VAR_r] / FEW_ROWS, t->n_sms / 2);
+    if (!t->teams || n_teams < 1 || !is_read_again(f, nest, reduction))
+        return false;
+    // the fewest teams hold the longest rows
+    int64_t at_once = (int64_t)THREADS * VECTOR_BYTES;
+    int64_t slice = ceil_div(bytes, at_once * t->n_sms) * at_once;
+    double rate = t->bytes_per_second;
+    return bytes >= at_once * t->n_sms && (n_slices * slice + 4096) <= t->shared_per_block &&
+           2e6 * (double)bytes / rate >= exchange_us;
+}
+
+// The model takes teams only where memory, not their exchange, is what a step waits for.
+bool team_rows(struct fusion *f, struct scheduled *s, const struct accesses *a)
+{
+    const int most = most_threads(f->target), thread_counts[] = {most / 2, most};
+    struct scheduled best, tried;
+    double best_us = 0;
+    for (int n_teams = f->target->n_sms / 2; n_teams >= 1; n_teams--)
+        for (int i = 0; i < 2; i++) {
+            tried = *s;
+            if (s->nest->extent[VAR_r] < (int64_t)FEW_ROWS * n_teams ||
+                !make_teams(f, &tried, a, n_teams, thread_counts[i], 0) ||
+                step_us(f->target, &tried) < exchange_us)
+                continue;
+            double us = walk_us(f->target, &tried);
+            if (!best_us || us < 0.99 * best_us)
+                best = tried, best_us = us;
+        }
+    if (best_us)
+        *s = best;
+    return best_us > 0;
+}
+
+bool team_as(struct fusion *f, struct scheduled *s, const struct accesses *a,
+             const struct wishes *w)
+{
+    return make_teams(f, s, a, w->of[WISH_teams], w->of[WISH_threads], w->of[WISH_ahead]);
+}

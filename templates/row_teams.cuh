@@ -1,0 +1,269 @@
+// row_teams.cuh: chained reductions along rows that one block cannot keep on chip, each row shared
+// by a team of blocks of a cooperative launch.
+//
+// Generated before this: what rows.cuh says.
+//
+// The Spec::team blocks of a team, one to an SM, take the row's columns between them, the same ones
+// of every row, and the teams walk through the rows.  The stages of a row, one per phase of
+// reductions and then the store, are a pipeline: in step k a block takes stage s of its team's row
+// k - s.  So what the blocks tell each other of a phase has a whole step to arrive in, and while
+// they reduce and store, the next Spec::ahead rows are on their way to shared memory.
+//
+//   step k:  row k + ahead      is sent for
+//            rows k - 1 ...     what the others found in step k - 1 is collected
+//            row k              phase 0
+//            row k - 1 ...      phase 1 ...
+//            row k - phases     is stored
+//
+// A thread reads from shared memory what it copied there itself, so that the row needs no barrier.
+
+constexpr int warps = Spec::threads / 32;
+static_assert(Spec::threads % 32 == 0 && (warps & (warps - 1)) == 0, "a power of two of warps");
+
+// A row is in the ring from when it is sent for until it is stored.
+constexpr int n_slices = Spec::ahead + Spec::phases + 1;
+
+// Of a team, in args.exchange: the tag that each block goes on from, then per phase two sets of
+// packets, each per word of the accumulator a packet of every block.
+constexpr int words = Spec::acc_bytes / 4;
+constexpr int set_packets = words * Spec::team;
+constexpr int team_packets = Spec::team + 2 * Spec::phases * set_packets;
+
+__device__ inline index_t column_of(int item)
+{
+    const index_t before = (index_t)item * Spec::team + blockIdx.x % Spec::team;
+    return (before * Spec::threads + threadIdx.x) * Spec::vec;
+}
+
+// The rows that a team walks through, the exchange it has to itself, and the step it is at.
+struct Walk {
+    index_t first, stride;
+    int n;
+    uint64 *exchange;
+    uint32 tag; // of row -1
+    int k, slice;
+
+    __device__ inline index_t row(int i) const
+    {
+        return first + (index_t)i * stride;
+    }
+    __device__ inline bool has(int i) const
+    {
+        return i >= 0 && i < n;
+    }
+    // Bytes of shared memory of one vector of every thread of row k + i.
+    __device__ inline unsigned char *region(int i, int item) const
+    {
+        int at = slice + i;
+        at += at < 0 ? n_slices : at >= n_slices ? -n_slices : 0;
+        return dynamic_shared() + Spec::staging_at +
+               (at * Spec::items + item) * Spec::threads * Spec::staged_bytes;
+    }
+    // Two sets take turns.  A block sends row i + 2's result of a phase in the step after the one
+    // in which its own results of the step before that arrived at it from all blocks of the team;
+    // and each of these sent them when it had collected what was sent before, row i's among them.
+    // So nobody still waits for what is overwritten.  A set holds tag - 2 before it holds tag, in
+    // this launch or from the last one: no other packet can be taken for the one that is waited
+    // for.
+    __device__ inline uint64 *packets(int phase, uint32 row_tag) const
+    {
+        return exchange + Spec::team + (2 * phase + (int)(row_tag % 2)) * set_packets;
+    }
+};
+
+// Sends row k + i on its way; a row that is not there still counts as a group of copies.
+__device__ inline void issue_row(const Args &args, const Walk &walk, int i)
+{
+    if (walk.has(walk.k + i)) {
+#pragma unroll
+        for (int item = 0; item < Spec::items; item++)
+            if (column_of(item) < Spec::cols)
+                stage_elements(args, walk.row(walk.k + i), column_of(item), walk.region(i, item));
+    }
+    commit_copies();
+}
+
+// What the warps of a block found in a phase, then what the whole team did: by turns, so that one
+// step's is written while another warp may still read the last one's.
+template <int p> __device__ inline typename Phase<p>::Acc *found(int k)
+{
+    const int at = (k % 2 * Spec::phases + p) * (warps + 1) * Spec::acc_bytes;
+    return (typename Phase<p>::Acc *)(dynamic_shared() + at);
+}
+
+// Of the row whose stage p it is.
+template <int p>
+__device__ inline void accumulate_phase(const Args &args, const Walk &walk, const Row (&row)[1],
+                                        const Elements<Spec::vec> (&kept)[Spec::items])
+{
+    if (!walk.has(walk.k - p))
+        return;
+    const index_t r = walk.row(walk.k - p);
+    typename Phase<p>::Acc acc[1];
+    identity(acc[0]);
+#pragma unroll
+    for (int item = 0; item < Spec::items; item++) {
+        const index_t c = column_of(item);
+        if (c < Spec::cols) {
+            Elements<Spec::vec> e = kept[item];
+            read_staged(walk.region(-p, item), e);
+            load_elements(args, r, c, e);
+            accumulate(args, r, c, row, e, acc);
+        }
+    }
+    warp_reduce<32>(acc[0], [](auto &into, const auto &from) { combine(into, from); });
+    if (threadIdx.x % 32 == 0)
+        found<p>(walk.k)[threadIdx.x / 32] = acc[0];
+}
+
+// The block's result of a phase to its team, by a warp of its own.
+template <int p> __device__ inline void send_phase(const Walk &walk)
+{
+    if (!walk.has(walk.k - p) || threadIdx.x / 32 != p % warps)
+        return;
+    typename Phase<p>::Acc acc = found<p>(walk.k)[threadIdx.x % warps];
+    warp_reduce<warps>(acc, [](auto &into, const auto &from) { combine(into, from); });
+    const uint32 tag = walk.tag + 1 + (uint32)(walk.k - p);
+    if (threadIdx.x % 32 == 0)
+        send(walk.packets(p, tag) + blockIdx.x % Spec::team, Spec::team, tag, acc);
+}
+
+// The team's results of phase p and those before it, which were sent in the last step, each to a
+// warp: a lane takes every 32nd block's.
+template <int p> __device__ inline void collect_phases(const Walk &walk)
+{
+    if constexpr (p > 0)
+        collect_phases<p - 1>(walk);
+    constexpr int most = (Spec::team + 31) / 32;
+    const int lane = threadIdx.x % 32, i = walk.k - 1 - p;
+    if (!walk.has(i) || threadIdx.x / 32 != p % warps)
+        return;
+    const uint32 tag = walk.tag + 1 + (uint32)i;
+    const int n = lane < Spec::team ? (Spec::team - 1 - lane) / 32 + 1 : 0;
+    typename Phase<p>::Acc acc, of[most];
+    receive(walk.packets(p, tag) + lane, 32, Spec::team, n, tag, of);
+    identity(acc);
+#pragma unroll
+    for (int j = 0; j < most; j++)
+        if (j < n)
+            combine(acc, of[j]);
+    warp_reduce<32>(acc, [](auto &into, const auto &from) { combine(into, from); });
+    if (lane == 0)
+        found<p>(walk.k)[warps] = acc;
+}
+
+template <int p>
+__device__ inline void finish_phases(const Args &args, const Walk &walk,
+                                     Row (&rows)[Spec::phases + 1][1])
+{
+    if constexpr (p > 0)
+        finish_phases<p - 1>(args, walk, rows);
+    if (walk.has(walk.k - 1 - p))
+        finish(args, walk.row(walk.k - 1 - p), rows[p + 1][0], found<p>(walk.k)[warps]);
+}
+
+// Phases 1 to p, each of another row.
+template <int p>
+__device__ inline void later_phases(const Args &args, const Walk &walk,
+                                    const Row (&rows)[Spec::phases + 1][1],
+                                    const Elements<Spec::vec> (&kept)[Spec::items])
+{
+    if constexpr (p > 0) {
+        later_phases<p - 1>(args, walk, rows, kept);
+        accumulate_phase<p>(args, walk, rows[p], kept);
+    }
+}
+
+template <int p> __device__ inline void send_later_phases(const Walk &walk)
+{
+    if constexpr (p > 0) {
+        send_later_phases<p - 1>(walk);
+        send_phase<p>(walk);
+    }
+}
+
+__device__ inline void store_last(const Args &args, const Walk &walk, const Row (&row)[1],
+                                  const Elements<Spec::vec> (&kept)[Spec::items])
+{
+    if (!walk.has(walk.k - Spec::phases))
+        return;
+    const index_t r = walk.row(walk.k - Spec::phases);
+#pragma unroll
+    for (int item = 0; item < Spec::items; item++) {
+        const index_t c = column_of(item);
+        if (c < Spec::cols) {
+            Elements<Spec::vec> e = kept[item];
+            read_staged(walk.region(-Spec::phases, item), e);
+            load_elements(args, r, c, e);
+            load_late(args, r, c, e);
+            store_elements(args, r, c, row, e);
+        }
+    }
+    if (blockIdx.x % Spec::team == 0 && threadIdx.x == 0)
+        store_row(args, r, row[0]);
+}
+
+__device__ inline void take_step(const Args &args, const Walk &walk,
+                                 Row (&rows)[Spec::phases + 1][1],
+                                 const Elements<Spec::vec> (&kept)[Spec::items])
+{
+    issue_row(args, walk, Spec::ahead);
+    collect_phases<Spec::phases - 1>(walk);
+    wait_copies<Spec::ahead>();
+    accumulate_phase<0>(args, walk, rows[0], kept);
+    __syncthreads(); // what the team found, and the warps in phase 0, is written before it is read
+    send_phase<0>(walk);
+    finish_phases<Spec::phases - 1>(args, walk, rows);
+    later_phases<Spec::phases - 1>(args, walk, rows, kept);
+    if constexpr (Spec::phases > 1)
+        __syncthreads(); // what the warps found in the other phases
+    send_later_phases<Spec::phases - 1>(walk);
+    store_last(args, walk, rows[Spec::phases], kept);
+}
+
+template <typename A> __device__ inline void walk_rows(const A &args)
+{
+    const index_t n_teams = gridDim.x / Spec::team, team = blockIdx.x / Spec::team;
+    if (team >= Spec::rows)
+        return;
+    uint64 *exchange = args.exchange + team * team_packets;
+    uint64 *own_tag = exchange + blockIdx.x % Spec::team;
+    // Every block of the team sends a packet a row, so they all go on from the same tag.
+    Walk walk = {team,
+                 n_teams,
+                 (int)((Spec::rows - team + n_teams - 1) / n_teams),
+                 exchange,
+                 (uint32)load_coherent(own_tag),
+                 0,
+                 0};
+    Elements<Spec::vec> kept[Spec::items];
+#pragma unroll
+    for (int item = 0; item < Spec::items; item++)
+        if (column_of(item) < Spec::cols)
+            load_columns(args, column_of(item), kept[item]);
+    Row rows[Spec::phases + 1][1] = {}, next = {};
+    load_row(args, walk.row(0), rows[0][0]);
+#pragma unroll
+    for (int i = 0; i < Spec::ahead; i++)
+        issue_row(args, walk, i);
+    for (; walk.k < walk.n + Spec::phases; walk.k++) {
+        if (walk.has(walk.k + 1))
+            load_row(args, walk.row(walk.k + 1), next);
+        take_step(args, walk, rows, kept);
+#pragma unroll
+        for (int s = Spec::phases; s > 0; s--)
+            rows[s][0] = rows[s - 1][0];
+        rows[0][0] = next;
+        walk.slice = walk.slice + 1 == n_slices ? 0 : walk.slice + 1;
+    }
+    if (threadIdx.x == 0)
+        store(own_tag, (uint64)(walk.tag + (uint32)walk.n));
+}
+
+#ifdef KERNEL
+extern "C" __global__ void __launch_bounds__(Spec::threads, 1)
+    KERNEL(const __grid_constant__ Args args)
+{
+    walk_rows(args);
+}
+#endif

@@ -1,0 +1,202 @@
+// test_teams.c: rows that the blocks of a cooperative launch share, against the f64 reference, on
+// the host device; and the packets that the blocks exchange
+
+#include "tests/agreement.h"
+#include "tests/compiled.h"
+#include "tests/on_host.h"
+#include "tests/programs.h"
+#include "tests/tests.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const char plain[] = "program plain(M, N)\ninput x : %s[M, N]\n"
+                            "output y = softmax(x, axis = 1)\n";
+static const char rms[] = "program rms(M, N)\ninput x : %s[M, N]\ninput w : f32[N]\n"
+                          "output y = rms_norm(x, w)\n";
+static const char normalised[] =
+    "program normalised(M, N)\ninput x : %s[M, N]\ninput w : f32[N]\ninput b : f32[N]\n"
+    "output y = layer_norm(x, w, b, 1e-5)\noutput m = max(x, axis = 1)\n"
+    "output i = argmax(x, axis = 1)\n";
+static const char weighed[] =
+    "program weighed(M, N)\ninput x : %s[M, N]\ninput z : %s[M, N]\ninput s : %s[M]\n"
+    "output y = softmax(x * s[:, None] + z, axis = 1) * z\noutput n = sum(x * z, axis = 1)\n";
+// What a reduction needs of all rows' columns, what only the store does, and a load that no copy
+// can make.
+static const char mixed[] = "program mixed(M, N)\ninput x : %s[M, N]\ninput w : f32[N]\n"
+                            "input t : i8[M, N]\noutput y = softmax(x * w, axis = 1) + "
+                            "cast(t, f32)\noutput d = sum(square(x * w - mean(x * w, axis = 1)"
+                            "[:, None]), axis = 1)\n";
+
+// Sizes, then what the candidate is to have: blocks of a team (of 6), rows ahead.
+static const struct probe {
+    const char *text, *dtype;
+    int64_t m, n;
+    int team, ahead;
+} probes[] = {
+    {plain,      "f32",  13, 3072,  3, 1},
+    {plain,      "f32",  13, 3076,  3, 2},
+    {plain,      "f32",  4,  6400,  6, 1},
+    {plain,      "f32",  2,  6400,  6, 4},
+    {plain,      "f32",  3,  2600,  2, 2},
+    {plain,      "f32",  11, 2049,  2, 1}, // a vector is an element
+    {plain,      "f16",  7,  12304, 3, 2},
+    {plain,      "bf16", 5,  12296, 6, 2},
+    {plain,      "f64",  6,  1540,  3, 1},
+    {rms,        "f32",  9,  9000,  6, 1},
+    {rms,        "bf16", 9,  9000,  3, 2},
+    {normalised, "f32",  5,  3080,  3, 1},
+    {normalised, "f32",  14, 6148,  6, 2},
+    {normalised, "f16",  8,  6152,  2, 4},
+    {weighed,    "f32",  13, 3500,  3, 1},
+    {weighed,    "f64",  4,  3072,  6, 1},
+    {mixed,      "f32",  7,  3100,  3, 2},
+};
+enum { N_PROBES = sizeof probes / sizeof *probes };
+
+static const struct target *small_target(void)
+{
+    static struct target t;
+    t = *target_find("sm_90a");
+    t.n_sms = 6;
+    t.threads_per_sm = 256;
+    return &t;
+}
+
+static void compile_sized(struct compiled *c, const struct probe *probe,
+                          const struct chosen_spec *spec)
+{
+    struct size sizes[] = {
+        {"M", probe->m},
+        {"N", probe->n}
+    };
+    char *text = typed(probe->text, probe->dtype);
+    compile_right_text(c, text,
+                       &(struct compile_options){.target = small_target(),
+                                                 .sizes = sizes,
+                                                 .n_sizes = 2,
+                                                 .specs = spec,
+                                                 .n_specs = spec != NULL,
+                                                 .list_candidates = !spec,
+                                                 .separate = true});
+    free(text);
+}
+
+// As the probe has it, with 256 threads a block, where there is such a candidate.
+static void compile_teams(struct compiled *c, const struct probe *probe)
+{
+    struct compiled all;
+    char team[32], ahead[32];
+    const char *spec = NULL;
+    compile_sized(&all, probe, NULL);
+    ck_assert_int_eq(all.program.n_kernels, 1);
+    const struct kernel *k = &all.program.kernels[0];
+    snprintf(team, sizeof team, " threads=256 team=%d ", probe->team);
+    snprintf(ahead, sizeof ahead, " ahead=%d ", probe->ahead);
+    for (int i = 0; i < k->n_candidates; i++)
+        if (strstr(k->candidates[i].spec, team) && strstr(k->candidates[i].spec, ahead))
+            spec = k->candidates[i].spec;
+    ck_assert_msg(spec != NULL, "N = %d: no candidate has%s and%s", (int)probe->n, team, ahead);
+    compile_sized(c, probe, &(struct chosen_spec){k->name, spec});
+    k = &c->program.kernels[0];
+    ck_assert_str_eq(k->spec, spec);
+    ck_assert_str_eq(k->family, "rows");
+    ck_assert(k->cooperative && (int)k->team == probe->team && k->grid[0] == 6);
+    compiled_free(&all);
+}
+
+// A program's buffers, and the reference's results for what they hold.
+struct data {
+    struct compiled *c;
+    void *at[8];
+    struct tensor expected[4];
+};
+
+static void data_open(struct data *d, struct compiled *c)
+{
+    const struct program *p = &c->program;
+    *d = (struct data){.c = c};
+    for (int b = 0; b < p->n_buffers; b++)
+        ck_assert(!posix_memalign(&d->at[b], 16, (size_t)p->buffers[b].bytes));
+    for (int b = 0; b < p->n_buffers; b++)
+        if (p->buffers[b].kind == BUFFER_counter)
+            memset(d->at[b], 0, (size_t)p->buffers[b].bytes);
+}
+
+static void data_close(struct data *d)
+{
+    for (int b = 0; b < d->c->program.n_buffers; b++)
+        free(d->at[b]);
+}
+
+static void data_fill(struct data *d, unsigned seed)
+{
+    const struct program *p = &d->c->program;
+    struct tensor arguments[4];
+    for (int i = 0; i < p->n_arguments; i++) {
+        const struct node *node = p->graph->arguments[i];
+        fill_argument(node, d->at[p->arguments[i]], seed + (unsigned)i);
+        arguments[i] = (struct tensor){
+            .dtype = node->dtype, .rank = node->rank, .data = d->at[p->arguments[i]]};
+        memcpy(arguments[i].dim, node->dim, sizeof node->dim);
+    }
+    ck_assert(eval(&d->c->g, p->graph, EVAL_exact, arguments, d->expected));
+}
+
+// With so many blocks; the outputs are NaN before.
+static void data_run(struct data *d, const struct host_library *library, unsigned blocks,
+                     bool reversed)
+{
+    const struct program *p = &d->c->program;
+    struct kernel k = p->kernels[0];
+    void *pointers[8];
+    k.grid[0] = blocks;
+    for (int i = 0; i < k.n_args; i++)
+        pointers[i] = d->at[k.args[i]];
+    for (int i = 0; i < p->n_outputs; i++)
+        memset(d->at[p->outputs[i]], 0xff, node_bytes(p->graph->outputs[i].node));
+    assert_ran(launch_kernel(library, &k, reversed, pointers));
+    for (int i = 0; i < p->n_outputs; i++)
+        expect_near(p->graph, &p->graph->outputs[i], d->at[p->outputs[i]], &d->expected[i], k.spec);
+}
+
+static void expect_same_outputs(const struct data *a, const struct data *b)
+{
+    const struct program *p = &a->c->program;
+    for (int i = 0; i < p->n_outputs; i++)
+        ck_assert(!memcmp(a->at[p->outputs[i]], b->at[p->outputs[i]],
+                          node_bytes(p->graph->outputs[i].node)));
+}
+
+// Run after run on what the last one left, packets of other values and tags that go on; by one team
+// or by several, from the first thread on or from the last: the same bits.
+START_TEST(teams_agree_with_the_reference_however_many_they_are)
+{
+    struct compiled c;
+    struct data few, many;
+    compile_teams(&c, &probes[_i]);
+    struct host_library *library = load_kernels(c.program.kernels, 1, sanitizer_flags());
+    data_open(&few, &c);
+    data_open(&many, &c);
+    for (unsigned run = 0; run < 4; run++) {
+        data_fill(&few, 7 * run);
+        data_fill(&many, 7 * run);
+        data_run(&few, library, c.program.kernels[0].team, run == 1);
+        data_run(&many, library, 6, run % 2);
+        expect_same_outputs(&few, &many);
+    }
+    data_close(&few);
+    data_close(&many);
+    host_unload(library);
+    compiled_free(&c);
+}
+END_TEST
+
+Suite *teams_suite(void)
+{
+    Suite *s = suite_create("teams");
+    TCase *t = tcase_create("teams");
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, teams_agree_with_the_reference_however_many_they_are, 0, N_PROBES);
+    suite_add_tcase(s, t);
+    return s;
+}
