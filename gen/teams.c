@@ -1,5 +1,5 @@
 // teams.c: rows that one block cannot keep on chip, shared by teams of the blocks of a cooperative
-// launch, one block to an SM: how many teams, and how many rows each has on their way.
+// launch: how many teams, and how many rows each has on their way.
 //
 // The teams walk through the rows, each in steps of a row; in a step every SM reads and writes its
 // share of one.  A step takes as long as memory takes to move what all SMs ask for, or as the
@@ -16,6 +16,11 @@ enum {
     OWN_REGISTERS = 48 // of a thread, for all but what it keeps of what rows share
 };
 static const double exchange_us = 1.5; // least that a step takes
+
+// ahead: rows on their way, 0: as many as are good.
+struct asked {
+    int teams, threads, blocks_per_sm, ahead;
+};
 
 // Of a vector, over all loads of the row that go through shared memory; 0: a reduction needs one
 // that cannot.
@@ -53,31 +58,33 @@ static int rows_ahead(int64_t slice, int64_t room, int phases)
     return (int)max64(min64(min64(ceil_div(IN_FLIGHT, slice), MAX_AHEAD), most), 0);
 }
 
-// Whether so many teams, of so many threads a block, can keep rows; if so they are scheduled that
-// way.  ahead: rows on their way, 0: as many as are good.
-static bool make_teams(struct fusion *f, struct scheduled *s, const struct accesses *a, int n_teams,
-                       int threads, int ahead)
+// Whether the blocks of all SMs can keep rows as such teams; if so they are scheduled that way.
+static bool make_teams(struct fusion *f, struct scheduled *s, const struct accesses *a,
+                       struct asked asked)
 {
     const struct target *t = f->target;
     struct spec *spec = &s->spec;
-    const int phases = spec->phases, bytes = staged_bytes(f, s, a), team = t->n_sms / n_teams;
+    const int per_sm = asked.blocks_per_sm, threads = asked.threads, phases = spec->phases;
+    const int team = t->n_sms * per_sm / asked.teams, bytes = staged_bytes(f, s, a);
     int64_t rows = s->nest->extent[VAR_r];
     int64_t vectors = ceil_div(s->nest->extent[VAR_c], spec->vec);
-    if (!t->teams || !bytes || team < 2 || threads > most_threads(t) || threads % 32 ||
-        rows < n_teams || vectors < (int64_t)threads * team)
+    int64_t room = min64(t->shared_per_block, t->shared_per_sm / per_sm - 1024);
+    if (!t->teams || !bytes || team < 2 || threads % 32 || threads * per_sm > most_threads(t) ||
+        rows < asked.teams || vectors < (int64_t)threads * team)
         return false;
     int64_t items = ceil_div(vectors, (int64_t)threads * team), slice = items * threads * bytes;
     int64_t at = ceil_div(2 * phases * (threads / 32 + 1) * spec->acc_bytes, 128) * 128;
-    ahead = ahead ? ahead : rows_ahead(slice, t->shared_per_block - at, phases);
+    int64_t ahead = asked.ahead ? asked.ahead : rows_ahead(slice, room - at, phases);
     int64_t shared = at + (ahead + phases + 1) * slice;
-    if (!ahead || shared > t->shared_per_block)
+    if (!ahead || shared > room)
         return false;
     s->form = FAMILY_row_teams;
-    spec->threads = threads, spec->team = team, spec->items = (int)items, spec->ahead = ahead;
+    spec->threads = threads, spec->team = team, spec->blocks_per_sm = per_sm;
+    spec->items = (int)items, spec->ahead = (int)ahead;
     spec->staging_at = (int)at, spec->staged_bytes = bytes;
     spec->staged = spec->late = true, spec->resident = false;
-    spec->shared_again = !can_keep_shared(s, a, t->registers_per_sm / threads);
-    s->blocks = (int64_t)(t->n_sms / team) * team;
+    spec->shared_again = !can_keep_shared(s, a, t->registers_per_sm / (threads * per_sm));
+    s->blocks = (int64_t)(t->n_sms * per_sm / team) * team;
     s->shared_bytes = (unsigned)shared;
     s->n_packets = (int)s->blocks * (1 + 2 * phases * (spec->acc_bytes / 4));
     return true;
@@ -89,7 +96,7 @@ static double step_us(const struct target *t, const struct scheduled *s)
     const struct spec *spec = &s->spec;
     double share = (double)spec->items * spec->threads * spec->vec / s->nest->extent[VAR_c];
     double row_bytes = s->bytes / (double)s->nest->extent[VAR_r];
-    return 1e6 * row_bytes * share * t->n_sms / t->bytes_per_second;
+    return 1e6 * row_bytes * share * t->n_sms * spec->blocks_per_sm / t->bytes_per_second;
 }
 
 double walk_us(const struct target *t, const struct scheduled *s)
@@ -131,7 +138,7 @@ bool team_rows(struct fusion *f, struct scheduled *s, const struct accesses *a)
         for (int i = 0; i < 2; i++) {
             tried = *s;
             if (s->nest->extent[VAR_r] < (int64_t)FEW_ROWS * n_teams ||
-                !make_teams(f, &tried, a, n_teams, thread_counts[i], 0) ||
+                !make_teams(f, &tried, a, (struct asked){n_teams, thread_counts[i], 1, 0}) ||
                 step_us(f->target, &tried) < exchange_us)
                 continue;
             double us = walk_us(f->target, &tried);
@@ -146,5 +153,7 @@ bool team_rows(struct fusion *f, struct scheduled *s, const struct accesses *a)
 bool team_as(struct fusion *f, struct scheduled *s, const struct accesses *a,
              const struct wishes *w)
 {
-    return make_teams(f, s, a, w->of[WISH_teams], w->of[WISH_threads], w->of[WISH_ahead]);
+    return make_teams(f, s, a,
+                      (struct asked){w->of[WISH_teams], w->of[WISH_threads],
+                                     w->of[WISH_blocks_per_sm], w->of[WISH_ahead]});
 }

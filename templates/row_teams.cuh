@@ -3,8 +3,8 @@
 //
 // Generated before this: what rows.cuh says.
 //
-// The Spec::team blocks of a team, one to an SM, take the row's columns between them, the same ones
-// of every row, and the teams walk through the rows.  The stages of a row, one per phase of
+// The Spec::team blocks of a team take the row's columns between them, the same ones of every row,
+// and the teams walk through the rows.  The stages of a row, one per phase of
 // reductions and then the store, are a pipeline: in step k a block takes stage s of its team's row
 // k - s.  So what the blocks tell each other of a phase has a whole step to arrive in, and while
 // they reduce and store, the next Spec::ahead rows are on their way to shared memory.
@@ -29,10 +29,19 @@ constexpr int words = Spec::acc_bytes / 4;
 constexpr int set_packets = words * Spec::team;
 constexpr int team_packets = Spec::team + 2 * Spec::phases * set_packets;
 
+// From the vectors of one item to those of the next.
+constexpr index_t item_cols = (index_t)Spec::team * Spec::threads * Spec::vec;
+
 __device__ inline index_t column_of(int item)
 {
-    const index_t before = (index_t)item * Spec::team + blockIdx.x % Spec::team;
-    return (before * Spec::threads + threadIdx.x) * Spec::vec;
+    const index_t first = (blockIdx.x % Spec::team * Spec::threads + threadIdx.x) * Spec::vec;
+    return first + item * item_cols;
+}
+
+// Only the last item may lie past the row.
+__device__ inline bool has_column(int item)
+{
+    return (item + 1) * item_cols <= Spec::cols || column_of(item) < Spec::cols;
 }
 
 // The rows that a team walks through, the exchange it has to itself, and the step it is at.
@@ -77,7 +86,7 @@ __device__ inline void issue_row(const Args &args, const Walk &walk, int i)
     if (walk.has(walk.k + i)) {
 #pragma unroll
         for (int item = 0; item < Spec::items; item++)
-            if (column_of(item) < Spec::cols)
+            if (has_column(item))
                 stage_elements(args, walk.row(walk.k + i), column_of(item), walk.region(i, item));
     }
     commit_copies();
@@ -104,7 +113,7 @@ __device__ inline void accumulate_phase(const Args &args, const Walk &walk, cons
 #pragma unroll
     for (int item = 0; item < Spec::items; item++) {
         const index_t c = column_of(item);
-        if (c < Spec::cols) {
+        if (has_column(item)) {
             Elements<Spec::vec> e = kept[item];
             read_staged(walk.region(-p, item), e);
             load_elements(args, r, c, e);
@@ -188,17 +197,19 @@ __device__ inline void store_last(const Args &args, const Walk &walk, const Row 
     if (!walk.has(walk.k - Spec::phases))
         return;
     const index_t r = walk.row(walk.k - Spec::phases);
+    Elements<Spec::vec> e[Spec::items];
 #pragma unroll
-    for (int item = 0; item < Spec::items; item++) {
-        const index_t c = column_of(item);
-        if (c < Spec::cols) {
-            Elements<Spec::vec> e = kept[item];
-            read_staged(walk.region(-Spec::phases, item), e);
-            load_elements(args, r, c, e);
-            load_late(args, r, c, e);
-            store_elements(args, r, c, row, e);
+    for (int item = 0; item < Spec::items; item++)
+        if (has_column(item)) {
+            e[item] = kept[item];
+            read_staged(walk.region(-Spec::phases, item), e[item]);
+            load_elements(args, r, column_of(item), e[item]);
+            load_late(args, r, column_of(item), e[item]);
         }
-    }
+#pragma unroll
+    for (int item = 0; item < Spec::items; item++)
+        if (has_column(item))
+            store_elements(args, r, column_of(item), row, e[item]);
     if (blockIdx.x % Spec::team == 0 && threadIdx.x == 0)
         store_row(args, r, row[0]);
 }
@@ -239,7 +250,7 @@ template <typename A> __device__ inline void walk_rows(const A &args)
     Elements<Spec::vec> kept[Spec::items];
 #pragma unroll
     for (int item = 0; item < Spec::items; item++)
-        if (column_of(item) < Spec::cols)
+        if (has_column(item))
             load_columns(args, column_of(item), kept[item]);
     Row rows[Spec::phases + 1][1] = {}, next = {};
     load_row(args, walk.row(0), rows[0][0]);
@@ -261,7 +272,7 @@ template <typename A> __device__ inline void walk_rows(const A &args)
 }
 
 #ifdef KERNEL
-extern "C" __global__ void __launch_bounds__(Spec::threads, 1)
+extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
     KERNEL(const __grid_constant__ Args args)
 {
     walk_rows(args);

@@ -171,7 +171,8 @@ static bool fits(const struct target *t, const struct kernel *k)
     return k->block[0] <= 1024 && (int)k->block[0] <= t->threads_per_sm &&
            (int)k->shared_bytes <= t->shared_per_block && (int)k->cluster[0] <= t->max_cluster &&
            k->grid[0] % k->cluster[0] == 0 && k->grid[0] % k->team == 0 &&
-           (k->team == 1 || (t->teams && (int)k->grid[0] <= t->n_sms));
+           (k->team == 1 ||
+            (t->teams && (int)(k->grid[0] * k->block[0]) <= t->n_sms * t->threads_per_sm));
 }
 
 // The default, and what it is for the model; the others rise from there, each once, and fit.

@@ -108,6 +108,9 @@ static const char softmax_rows[] = "program p(B, D)\ninput x : f32[B, D]\n"
                                    "output y = softmax(x, axis = 1)\n";
 static const char half_rows[] = "program p(B, D)\ninput x : f16[B, D]\n"
                                 "output y = softmax(x, axis = 1)\n";
+static const char layer_rows[] = "program p(B, D)\ninput x : f32[B, D]\nweight w : f32[D]\n"
+                                 "weight b : f32[D]\noutput y = layer_norm(x, w, b)\n"
+                                 "output i = argmax(x, axis = 1)\n";
 static const char half_sums[] = "program p(B, D)\ninput x : f16[B, D]\n"
                                 "output y = sum(x, axis = 0)\n";
 static const char linear_relu[] = "program p(B, D)\ninput x : f32[B, D]\nweight w : f32[D, D]\n"
@@ -120,19 +123,23 @@ static const struct {
     const char *text;
     int64_t b, d;
 } cases[] = {
-    {add_one,      1,       0     },
-    {add_one,      1000003, 0     },
-    {scaled,       0,       3     },
-    {scaled,       7,       1     },
-    {scaled,       300,     4097  },
-    {softmax_rows, 70000,   33    },
-    {softmax_rows, 70,      131072},
-    {softmax_rows, 67,      90001 },
-    {softmax_rows, 67,      270000}, // what is over the registers of 8 blocks is in shared memory
-    {half_rows,    67,      270001}, // where 2 bytes at a time cannot go: clusters of 16
-    {half_sums,    5000,    65    },
-    {linear_relu,  129,     67    },
-    {several,      130,     51    },
+    {add_one,      1,       0      },
+    {add_one,      1000003, 0      },
+    {scaled,       0,       3      },
+    {scaled,       7,       1      },
+    {scaled,       300,     4097   },
+    {softmax_rows, 70000,   33     },
+    {softmax_rows, 30,      131072 },
+    {softmax_rows, 67,      90001  },
+    {half_rows,    67,      270001 }, // where 2 bytes at a time cannot go: clusters of 16
+    {softmax_rows, 67,      270000 }, // teams of the blocks of a cooperative launch
+    {softmax_rows, 100,     131072 },
+    {softmax_rows, 14,      1048577},
+    {half_rows,    15,      2000008},
+    {layer_rows,   13,      1000004},
+    {half_sums,    5000,    65     },
+    {linear_relu,  129,     67     },
+    {several,      130,     51     },
 };
 
 static quern_plan *plan_of(quern *q, const char *text, int64_t b, int64_t d)
