@@ -157,6 +157,8 @@ static void print_kernel(FILE *out, const struct kernel *k)
         fprintf(out, ", %u bytes shared", k->shared_bytes);
     if (k->cluster[0] > 1)
         fprintf(out, ", clusters of %u", k->cluster[0]);
+    if (k->team > 1)
+        fprintf(out, ", teams of %u", k->team);
     fprintf(out, "%s\n    %s\n    ", k->cooperative ? ", cooperative" : "", k->spec ? k->spec : "");
     print_totals(out, (struct totals){k->bytes, k->flops, k->floor_us});
     fputc('\n', out);
@@ -224,6 +226,8 @@ static json_t *launch_json(const struct kernel *k)
     json_object_set_new(o, "grid", three(k->grid));
     json_object_set_new(o, "block", three(k->block));
     json_object_set_new(o, "cluster", three(k->cluster));
+    if (k->team > 1)
+        json_object_set_new(o, "team", json_integer(k->team));
     json_object_set_new(o, "shared_bytes", json_integer(k->shared_bytes));
     json_object_set_new(o, "cooperative", json_boolean(k->cooperative));
     json_object_set_new(o, "alignment", json_integer(k->alignment));
