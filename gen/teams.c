@@ -7,6 +7,7 @@
 
 #include "gen/integers.h"
 #include "gen/kernel.h"
+#include <math.h>
 
 enum {
     IN_FLIGHT = 96 * 1024, // bytes of an SM that are enough, some three times what fills memory
@@ -107,25 +108,35 @@ double walk_us(const struct target *t, const struct scheduled *s)
     return (double)steps * (us > exchange_us ? us : exchange_us);
 }
 
+// Bytes of the row that an operand reads; 0: not all of them can go through shared memory.
+static int64_t operand_bytes(struct fusion *f, const struct nest *nest, const struct value *operand)
+{
+    struct accesses a = value_accesses(f->g, nest, operand);
+    int64_t bytes = 0;
+    for (int i = 0; i < a.n_loads; i++) {
+        int size = dtype_info[a.loads[i]->dtype].bytes;
+        if (!can_stage(f, nest, a.loads[i], dividing(nest->extent[VAR_c], max_of(4 / size, 1))))
+            return 0;
+        bytes += size * nest->extent[VAR_c];
+    }
+    return bytes;
+}
+
+// As many teams as make a step worth its exchange, and no more: the largest keep the longest rows.
 bool teams_suit(struct fusion *f, const struct nest *nest, const struct node *reduction,
                 const struct value *operand)
 {
-    enum { THREADS = 512, VECTOR_BYTES = 16 };
+    enum { THREADS = 512, VECTOR_BYTES = 16, AT_ONCE = THREADS * VECTOR_BYTES };
     const struct target *t = f->target;
-    struct accesses a = value_accesses(f->g, nest, operand);
-    int64_t bytes = 0, n_slices = 1 + LIKELY_PHASES + 1;
-    for (int i = 0; i < a.n_loads; i++)
-        bytes += dtype_info[a.loads[i]->dtype].bytes;
-    bytes *= nest->extent[VAR_c];
-    int64_t n_teams = min64(nest->extent[VAR_r] / FEW_ROWS, t->n_sms / 2);
-    if (!t->teams || n_teams < 1 || !is_read_again(f, nest, reduction))
+    int64_t bytes = operand_bytes(f, nest, operand);
+    double row_us = 2e6 * (double)bytes / t->bytes_per_second; // read and stored
+    double n_teams = bytes ? ceil(exchange_us / row_us) : t->n_sms;
+    if (!t->teams || n_teams * FEW_ROWS > (double)nest->extent[VAR_r] || 2 * n_teams > t->n_sms)
         return false;
-    // the fewest teams hold the longest rows
-    int64_t at_once = (int64_t)THREADS * VECTOR_BYTES;
-    int64_t slice = ceil_div(bytes, at_once * t->n_sms) * at_once;
-    double rate = t->bytes_per_second;
-    return bytes >= at_once * t->n_sms && (n_slices * slice + 4096) <= t->shared_per_block &&
-           2e6 * (double)bytes / rate >= exchange_us;
+    int64_t blocks = t->n_sms / (int64_t)n_teams;
+    int64_t slice = ceil_div(bytes, AT_ONCE * blocks) * AT_ONCE;
+    return (1 + LIKELY_PHASES + 1) * slice + 4096 <= t->shared_per_block &&
+           is_read_again(f, nest, reduction);
 }
 
 // The model takes teams only where memory, not their exchange, is what a step waits for.
