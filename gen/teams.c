@@ -49,7 +49,7 @@ static bool can_keep_shared(const struct scheduled *s, const struct accesses *a,
     for (int i = 0; i < a->n_loads; i++)
         if ((a->loads[i]->variables & (1u << VAR_r | 1u << VAR_c)) == 1u << VAR_c)
             bytes += dtype_info[a->loads[i]->dtype].bytes * s->spec.vec * s->spec.items;
-    return bytes <= 4 * (registers - OWN_REGISTERS);
+    return bytes <= 4 * min_of(registers - OWN_REGISTERS, registers * 2 / 3);
 }
 
 // Rows on their way: as many as are enough and as there is room for; 0: there is room for none.

@@ -138,25 +138,32 @@ template <int p> __device__ inline void send_phase(const Walk &walk)
 }
 
 // The team's results of phase p and those before it, which were sent in the last step, each to a
-// warp: a lane takes every 32nd block's.
+// warp: a lane takes every 32nd block's, as many at a time as do not crowd its registers.
 template <int p> __device__ inline void collect_phases(const Walk &walk)
 {
+    using Acc = typename Phase<p>::Acc;
     if constexpr (p > 0)
         collect_phases<p - 1>(walk);
-    constexpr int most = (Spec::team + 31) / 32;
+    constexpr int most = (Spec::team + 31) / 32, fit = 64 / sizeof(Acc) > 1 ? 64 / sizeof(Acc) : 1;
+    constexpr int at_once = fit < most ? fit : most;
     const int lane = threadIdx.x % 32, i = walk.k - 1 - p;
     if (!walk.has(i) || threadIdx.x / 32 != p % warps)
         return;
     const uint32 tag = walk.tag + 1 + (uint32)i;
+    const uint64 *from = walk.packets(p, tag) + lane;
     const int n = lane < Spec::team ? (Spec::team - 1 - lane) / 32 + 1 : 0;
-    typename Phase<p>::Acc acc, of[most];
-    receive(walk.packets(p, tag) + lane, 32, Spec::team, n, tag, of);
+    Acc acc;
     identity(acc);
+#pragma unroll 1
+    for (int first = 0; first < most; first += at_once) {
+        Acc of[at_once];
+        receive(from + 32 * first, 32, Spec::team, n - first, tag, of);
 #pragma unroll
-    for (int j = 0; j < most; j++)
-        if (j < n)
-            combine(acc, of[j]);
-    warp_reduce<32>(acc, [](auto &into, const auto &from) { combine(into, from); });
+        for (int j = 0; j < at_once; j++)
+            if (first + j < n)
+                combine(acc, of[j]);
+    }
+    warp_reduce<32>(acc, [](auto &into, const auto &other) { combine(into, other); });
     if (lane == 0)
         found<p>(walk.k)[warps] = acc;
 }
