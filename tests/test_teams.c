@@ -197,6 +197,35 @@ START_TEST(teams_agree_with_the_reference_however_many_they_are)
 }
 END_TEST
 
+// More blocks than a warp has lanes, and wide accumulators: a lane takes several, not all at once.
+START_TEST(a_team_may_be_large)
+{
+    struct size sizes[] = {
+        {"M", 13  },
+        {"N", 8964}
+    };
+    struct compiled c;
+    struct data d;
+    struct target large = *small_target();
+    char *text = typed(normalised, "f32");
+    large.n_sms = 70, large.threads_per_sm = 64, large.bytes_per_second = 1e6;
+    compile_right_text(&c, text,
+                       &(struct compile_options){
+                           .target = &large, .sizes = sizes, .n_sizes = 2, .separate = true});
+    ck_assert_uint_eq(c.program.kernels[0].team, 70);
+    struct host_library *library = load_kernels(c.program.kernels, 1, sanitizer_flags());
+    data_open(&d, &c);
+    for (unsigned run = 0; run < 2; run++) {
+        data_fill(&d, run);
+        data_run(&d, library, 70, run);
+    }
+    data_close(&d);
+    host_unload(library);
+    free(text);
+    compiled_free(&c);
+}
+END_TEST
+
 // Behind counters of 4 bytes too: a packet is one access of 8.
 START_TEST(packets_are_aligned)
 {
@@ -235,6 +264,7 @@ Suite *teams_suite(void)
     TCase *t = tcase_create("teams");
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, teams_agree_with_the_reference_however_many_they_are, 0, N_PROBES);
+    tcase_add_test(t, a_team_may_be_large);
     tcase_add_test(t, packets_are_aligned);
     suite_add_tcase(s, t);
     return s;
