@@ -35,7 +35,7 @@ static bool next_wishes(const struct space *space, struct wishes *w)
 {
     for (int i = 0; i < WISH_COUNT; i++) {
         if (w->of[i] < space->of[i].last) {
-            w->of[i] += i == WISH_tile || i == WISH_teams ? 1 : w->of[i];
+            w->of[i] += i == WISH_tile || i == WISH_teams || i == WISH_lag ? 1 : w->of[i];
             return true;
         }
         w->of[i] = space->of[i].first;

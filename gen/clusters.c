@@ -135,6 +135,38 @@ static bool stage(struct fusion *f, struct scheduled *s, int staged_bytes)
     return true;
 }
 
+// Registers of a thread for what all rows share, in bytes, were it kept.
+static int shared_bytes(const struct scheduled *s, const struct accesses *a)
+{
+    int bytes = 0;
+    for (int i = 0; i < a->n_loads; i++)
+        if ((a->loads[i]->variables & (1u << VAR_r | 1u << VAR_c)) == 1u << VAR_c)
+            bytes += 4 * s->spec.vec * s->spec.items;
+    return bytes;
+}
+
+bool stage_clusters(struct fusion *f, struct scheduled *s, const struct accesses *a,
+                    int vector_bytes)
+{
+    int threads = most_threads(f->target) / 2, staged_bytes = parked_bytes(f, s, a);
+    int portable = min_of(f->target->max_cluster, PORTABLE_CLUSTER);
+    vector_bytes += early_bytes(f, s->nest) * s->spec.vec;
+    for (int cluster = 2; cluster <= portable; cluster *= 2) {
+        struct scheduled tried = *s;
+        if (!share(f, &tried, threads, cluster, vector_bytes, 0) ||
+            shared_bytes(&tried, a) > KEPT_BYTES || !stage(f, &tried, staged_bytes))
+            continue;
+        *s = tried;
+        return true;
+    }
+    return false;
+}
+
+double staged_clusters_us(const struct target *t, const struct scheduled *s)
+{
+    return 1e6 * s->bytes / t->bytes_per_second * (1.04 + 0.055 * s->spec.phases);
+}
+
 // The fewest blocks, of half an SM's threads if possible: then one block loads while the other one
 // reduces.
 void cluster_rows(struct fusion *f, struct scheduled *s, const struct accesses *a, int vector_bytes)

@@ -178,7 +178,7 @@ struct spec {
     int tile_p, tile_q; // map_tiles
     int threads_per_row, rows_per_block, items, phases, staging_at, staged_bytes; // rows
     int cluster, parked, acc_bytes;                                               // rows
-    int team, ahead;                                            // row_teams, and much of rows'
+    int team, ahead, lag;                                            // row_teams, and much of rows'
     bool resident, staged;                                      // rows
     bool late, shared_again;                                    // rows, row_teams: emit's alone
     bool looped;                                                // rows, gemm
@@ -220,7 +220,7 @@ enum wish {
     WISH_threads_per_row,
     WISH_cluster, // of a phase: the scope of its launch, as launch->cluster
     WISH_teams, // that the blocks of all SMs make
-    WISH_ahead, // rows on their way
+    WISH_lag,   // steps
     WISH_threads_x,
     WISH_splits,
     WISH_blocks_per_sm, // that share the columns' ranges
@@ -276,6 +276,13 @@ bool schedule_gemm(struct fusion *f, struct scheduled *s, int promised, const st
 
 // clusters.c: rows that several blocks share
 
+// Clusters that walk through rows, where they can keep one, the next one is on its way, and what all
+// rows share does not crowd the registers; false: they are not for these rows.
+bool stage_clusters(struct fusion *f, struct scheduled *s, const struct accesses *a,
+                    int vector_bytes);
+// How long these take, in microseconds (measured on an H200 for rows of 131072: 0.91 of the rate of
+// a copy with one phase, 0.865 with two).
+double staged_clusters_us(const struct target *t, const struct scheduled *s);
 // Whether a row that one block cannot keep is better kept by several of them than read again.
 bool gains_by_sharing(const struct fusion *f, const struct nest *nest);
 // Whether a reduction's row is read again once the reduction is known: by a further one over it, or

@@ -110,6 +110,21 @@ static bool share_as(struct fusion *f, struct scheduled *s, const struct accesse
     return s->spec.resident == (w->way == WAY_kept);
 }
 
+// Rows that one block cannot keep.
+static void share_rows(struct fusion *f, struct scheduled *s, const struct accesses *a,
+                       int vector_bytes)
+{
+    struct scheduled teams = *s, clusters = *s;
+    bool by_teams = team_rows(f, &teams, a);
+    bool staged = stage_clusters(f, &clusters, a, vector_bytes);
+    if (staged && (!by_teams || staged_clusters_us(f->target, &clusters) < walk_us(f->target, &teams)))
+        *s = clusters;
+    else if (by_teams)
+        *s = teams;
+    else
+        cluster_rows(f, s, a, vector_bytes);
+}
+
 bool schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses *a, int promised,
                    const struct wishes *w)
 {
@@ -138,7 +153,7 @@ bool schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses 
     }
     set_block(s, threads >= 128 ? 1 : (int)max64(min64(128 / threads, next_power(rows)), 1));
     stage_rows(f, s, a, w);
-    if (!spec->resident && gains_by_sharing(f, nest) && !team_rows(f, s, a))
-        cluster_rows(f, s, a, vector_bytes);
+    if (!spec->resident && gains_by_sharing(f, nest))
+        share_rows(f, s, a, vector_bytes);
     return true;
 }

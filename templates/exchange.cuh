@@ -63,40 +63,47 @@ __device__ __forceinline__ void send(uint64 *to, int stride, uint32 tag, const T
         store_packet(to + w * stride, (uint64)tag << 32 | word[w]);
 }
 
-// Waits for n values that were sent with that tag, the i-th of them from from[i * step] on.  All
-// their packets are asked for before any is looked at.
-template <int n, typename T>
-__device__ __forceinline__ void receive(const uint64 *from, int step, int stride, int n_there,
-                                        uint32 tag, T (&value)[n])
-{
-    constexpr int words = sizeof(T) / 4;
+// The packets of n values, the i-th of them from from[i * step] on, of which n_there are there.
+template <typename T, int n> struct Packets {
+    static constexpr int words = sizeof(T) / 4;
     uint64 packet[n][words];
-    bool missing = true;
-#pragma unroll
-    for (int i = 0; i < n; i++)
-#pragma unroll
-        for (int w = 0; w < words; w++)
-            if (i < n_there)
-                packet[i][w] = load_packet(from + i * step + w * stride);
-    while (missing) {
-        missing = false;
+
+    // Loads all of them, as they are now; nothing is looked at yet.
+    __device__ __forceinline__ void ask(const uint64 *from, int step, int stride, int n_there)
+    {
 #pragma unroll
         for (int i = 0; i < n; i++)
 #pragma unroll
             for (int w = 0; w < words; w++)
-                if (i < n_there && tag_of(packet[i][w]) != tag) {
+                if (i < n_there)
                     packet[i][w] = load_packet(from + i * step + w * stride);
-                    missing = true;
-                }
-        if (missing)
-            yield_turn();
     }
+
+    // Waits for the values that were sent with that tag: loads again what was not there yet.
+    __device__ __forceinline__ void receive(const uint64 *from, int step, int stride, int n_there,
+                                            uint32 tag, T (&value)[n])
+    {
+        bool missing = true;
+        while (missing) {
+            missing = false;
 #pragma unroll
-    for (int i = 0; i < n; i++) {
-        uint32 word[words];
+            for (int i = 0; i < n; i++)
 #pragma unroll
-        for (int w = 0; w < words; w++)
-            word[w] = i < n_there ? (uint32)packet[i][w] : 0;
-        memcpy(&value[i], word, sizeof(T));
+                for (int w = 0; w < words; w++)
+                    if (i < n_there && tag_of(packet[i][w]) != tag) {
+                        packet[i][w] = load_packet(from + i * step + w * stride);
+                        missing = true;
+                    }
+            if (missing)
+                yield_turn();
+        }
+#pragma unroll
+        for (int i = 0; i < n; i++) {
+            uint32 word[words];
+#pragma unroll
+            for (int w = 0; w < words; w++)
+                word[w] = i < n_there ? (uint32)packet[i][w] : 0;
+            memcpy(&value[i], word, sizeof(T));
+        }
     }
-}
+};

@@ -4,30 +4,34 @@
 // Generated before this: what rows.cuh says.
 //
 // The Spec::team blocks of a team take the row's columns between them, the same ones of every row,
-// and the teams walk through the rows.  The stages of a row, one per phase of
-// reductions and then the store, are a pipeline: in step k a block takes stage s of its team's row
-// k - s.  So what the blocks tell each other of a phase has a whole step to arrive in, and while
-// they reduce and store, the next Spec::ahead rows are on their way to shared memory.
+// and the teams walk through the rows.  The stages of a row, one per phase of reductions and then
+// the store, are a pipeline: in step k a block takes stage s of its team's row k - s * Spec::lag.
+// So what the blocks tell each other of a phase has lag steps to arrive in, and while they reduce
+// and store, the next Spec::ahead rows are on their way to shared memory.
 //
-//   step k:  row k + ahead      is sent for
-//            rows k - 1 ...     what the others found in step k - 1 is collected
-//            row k              phase 0
-//            row k - 1 ...      phase 1 ...
-//            row k - phases     is stored
+//   step k:  row k + ahead            is sent for
+//            rows k - lag ...         what the others found lag steps ago is collected
+//            row k                    phase 0
+//            row k - lag ...          phase 1 ...
+//            row k - phases * lag     is stored
 //
 // A thread reads from shared memory what it copied there itself, so that the row needs no barrier.
 
 constexpr int warps = Spec::threads / 32;
 static_assert(Spec::threads % 32 == 0 && (warps & (warps - 1)) == 0, "a power of two of warps");
 
-// A row is in the ring from when it is sent for until it is stored.
-constexpr int n_slices = Spec::ahead + Spec::phases + 1;
+// Rows at work: the oldest is stored.
+constexpr int n_rows = Spec::phases * Spec::lag + 1;
 
-// Of a team, in args.exchange: the tag that each block goes on from, then per phase two sets of
+// A row is in the ring from when it is sent for until it is stored.
+constexpr int n_slices = Spec::ahead + n_rows;
+
+// Of a team, in args.exchange: the tag that each block goes on from, then per phase some sets of
 // packets, each per word of the accumulator a packet of every block.
 constexpr int words = Spec::acc_bytes / 4;
 constexpr int set_packets = words * Spec::team;
-constexpr int team_packets = Spec::team + 2 * Spec::phases * set_packets;
+constexpr int n_sets = 2 * Spec::lag;
+constexpr int team_packets = Spec::team + n_sets * Spec::phases * set_packets;
 
 // From the vectors of one item to those of the next.
 constexpr index_t item_cols = (index_t)Spec::team * Spec::threads * Spec::vec;
@@ -68,15 +72,18 @@ struct Walk {
         return dynamic_shared() + Spec::staging_at +
                (at * Spec::items + item) * Spec::threads * Spec::staged_bytes;
     }
-    // Two sets take turns.  A block sends row i + 2's result of a phase in the step after the one
-    // in which its own results of the step before that arrived at it from all blocks of the team;
-    // and each of these sent them when it had collected what was sent before, row i's among them.
-    // So nobody still waits for what is overwritten.  A set holds tag - 2 before it holds tag, in
-    // this launch or from the last one: no other packet can be taken for the one that is waited
-    // for.
-    __device__ inline uint64 *packets(int phase, uint32 row_tag) const
+    // The sets take turns.  When a block sends row i's result of a phase it has collected that of
+    // row i - lag from all blocks of the team, and each of these had collected that of row
+    // i - 2 lag when it sent it.  So nobody waits any more for what is overwritten.  A set holds the
+    // tag of another row before, in this launch or from the last one: no other packet can be taken
+    // for the one that is waited for.
+    __device__ inline uint64 *packets(int phase, int i) const
     {
-        return exchange + Spec::team + (2 * phase + (int)(row_tag % 2)) * set_packets;
+        return exchange + Spec::team + (n_sets * phase + i % n_sets) * set_packets;
+    }
+    __device__ inline uint32 tag_of_row(int i) const
+    {
+        return tag + 1 + (uint32)i;
     }
 };
 
@@ -105,9 +112,9 @@ template <int p>
 __device__ inline void accumulate_phase(const Args &args, const Walk &walk, const Row (&row)[1],
                                         const Elements<Spec::vec> (&kept)[Spec::items])
 {
-    if (!walk.has(walk.k - p))
+    if (!walk.has(walk.k - p * Spec::lag))
         return;
-    const index_t r = walk.row(walk.k - p);
+    const index_t r = walk.row(walk.k - p * Spec::lag);
     typename Phase<p>::Acc acc[1];
     identity(acc[0]);
 #pragma unroll
@@ -115,7 +122,7 @@ __device__ inline void accumulate_phase(const Args &args, const Walk &walk, cons
         const index_t c = column_of(item);
         if (has_column(item)) {
             Elements<Spec::vec> e = kept[item];
-            read_staged(walk.region(-p, item), e);
+            read_staged(walk.region(-p * Spec::lag, item), e);
             load_elements(args, r, c, e);
             accumulate(args, r, c, row, e, acc);
         }
@@ -128,36 +135,71 @@ __device__ inline void accumulate_phase(const Args &args, const Walk &walk, cons
 // The block's result of a phase to its team, by a warp of its own.
 template <int p> __device__ inline void send_phase(const Walk &walk)
 {
-    if (!walk.has(walk.k - p) || threadIdx.x / 32 != p % warps)
+    if (!walk.has(walk.k - p * Spec::lag) || threadIdx.x / 32 != p % warps)
         return;
     typename Phase<p>::Acc acc = found<p>(walk.k)[threadIdx.x % warps];
     warp_reduce<warps>(acc, [](auto &into, const auto &from) { combine(into, from); });
-    const uint32 tag = walk.tag + 1 + (uint32)(walk.k - p);
+    const int i = walk.k - p * Spec::lag;
     if (threadIdx.x % 32 == 0)
-        send(walk.packets(p, tag) + blockIdx.x % Spec::team, Spec::team, tag, acc);
+        send(walk.packets(p, i) + blockIdx.x % Spec::team, Spec::team, walk.tag_of_row(i), acc);
 }
 
-// The team's results of phase p and those before it, which were sent in the last step, each to a
-// warp: a lane takes every 32nd block's, as many at a time as do not crowd its registers.
-template <int p> __device__ inline void collect_phases(const Walk &walk)
+// A lane takes every 32nd block's packets of a phase, as many at a time as do not crowd its
+// registers; the first ones it asks for a step early.
+template <int p> struct Lane {
+    using Acc = typename Phase<p>::Acc;
+    static constexpr int most = (Spec::team + 31) / 32;
+    static constexpr int fit = 64 / sizeof(Acc) > 1 ? 64 / sizeof(Acc) : 1;
+    static constexpr int at_once = fit < most ? fit : most;
+    Packets<Acc, at_once> packets;
+};
+
+__device__ inline int packets_of_lane()
+{
+    const int lane = threadIdx.x % 32;
+    return lane < Spec::team ? (Spec::team - 1 - lane) / 32 + 1 : 0;
+}
+
+// Those of phase p and the phases before it.
+template <int p> struct Early : Early<p - 1> {
+    Lane<p> lane;
+};
+template <> struct Early<-1> {
+};
+
+// Asks for the team's results of phase p and those before it that the next step needs: where they
+// were sent more than a step ago they are there, and the step does not begin with waiting.
+template <int p> __device__ inline void ask_phases(const Walk &walk, Early<p> &early)
+{
+    if constexpr (p > 0)
+        ask_phases<p - 1>(walk, early);
+    const int i = walk.k + 1 - (p + 1) * Spec::lag;
+    if (walk.has(i) && threadIdx.x / 32 == p % warps)
+        early.lane.packets.ask(walk.packets(p, i) + threadIdx.x % 32, 32, Spec::team,
+                               packets_of_lane());
+}
+
+// The team's results of phase p and those before it, each by a warp.
+template <int p> __device__ inline void collect_phases(const Walk &walk, Early<p> &early)
 {
     using Acc = typename Phase<p>::Acc;
     if constexpr (p > 0)
-        collect_phases<p - 1>(walk);
-    constexpr int most = (Spec::team + 31) / 32, fit = 64 / sizeof(Acc) > 1 ? 64 / sizeof(Acc) : 1;
-    constexpr int at_once = fit < most ? fit : most;
-    const int lane = threadIdx.x % 32, i = walk.k - 1 - p;
+        collect_phases<p - 1>(walk, early);
+    constexpr int at_once = Lane<p>::at_once;
+    const int lane = threadIdx.x % 32, i = walk.k - (p + 1) * Spec::lag;
     if (!walk.has(i) || threadIdx.x / 32 != p % warps)
         return;
-    const uint32 tag = walk.tag + 1 + (uint32)i;
-    const uint64 *from = walk.packets(p, tag) + lane;
-    const int n = lane < Spec::team ? (Spec::team - 1 - lane) / 32 + 1 : 0;
+    const uint64 *from = walk.packets(p, i) + lane;
+    const int n = packets_of_lane();
     Acc acc;
     identity(acc);
 #pragma unroll 1
-    for (int first = 0; first < most; first += at_once) {
+    for (int first = 0; first < Lane<p>::most; first += at_once) {
         Acc of[at_once];
-        receive(from + 32 * first, 32, Spec::team, n - first, tag, of);
+        if (first > 0)
+            early.lane.packets.ask(from + 32 * first, 32, Spec::team, n - first);
+        early.lane.packets.receive(from + 32 * first, 32, Spec::team, n - first, walk.tag_of_row(i),
+                                   of);
 #pragma unroll
         for (int j = 0; j < at_once; j++)
             if (first + j < n)
@@ -170,23 +212,24 @@ template <int p> __device__ inline void collect_phases(const Walk &walk)
 
 template <int p>
 __device__ inline void finish_phases(const Args &args, const Walk &walk,
-                                     Row (&rows)[Spec::phases + 1][1])
+                                     Row (&rows)[n_rows][1])
 {
     if constexpr (p > 0)
         finish_phases<p - 1>(args, walk, rows);
-    if (walk.has(walk.k - 1 - p))
-        finish(args, walk.row(walk.k - 1 - p), rows[p + 1][0], found<p>(walk.k)[warps]);
+    constexpr int at = (p + 1) * Spec::lag;
+    if (walk.has(walk.k - at))
+        finish(args, walk.row(walk.k - at), rows[at][0], found<p>(walk.k)[warps]);
 }
 
 // Phases 1 to p, each of another row.
 template <int p>
 __device__ inline void later_phases(const Args &args, const Walk &walk,
-                                    const Row (&rows)[Spec::phases + 1][1],
+                                    const Row (&rows)[n_rows][1],
                                     const Elements<Spec::vec> (&kept)[Spec::items])
 {
     if constexpr (p > 0) {
         later_phases<p - 1>(args, walk, rows, kept);
-        accumulate_phase<p>(args, walk, rows[p], kept);
+        accumulate_phase<p>(args, walk, rows[p * Spec::lag], kept);
     }
 }
 
@@ -201,15 +244,16 @@ template <int p> __device__ inline void send_later_phases(const Walk &walk)
 __device__ inline void store_last(const Args &args, const Walk &walk, const Row (&row)[1],
                                   const Elements<Spec::vec> (&kept)[Spec::items])
 {
-    if (!walk.has(walk.k - Spec::phases))
+    constexpr int oldest = n_rows - 1;
+    if (!walk.has(walk.k - oldest))
         return;
-    const index_t r = walk.row(walk.k - Spec::phases);
+    const index_t r = walk.row(walk.k - oldest);
     Elements<Spec::vec> e[Spec::items];
 #pragma unroll
     for (int item = 0; item < Spec::items; item++)
         if (has_column(item)) {
             e[item] = kept[item];
-            read_staged(walk.region(-Spec::phases, item), e[item]);
+            read_staged(walk.region(-oldest, item), e[item]);
             load_elements(args, r, column_of(item), e[item]);
             load_late(args, r, column_of(item), e[item]);
         }
@@ -222,21 +266,23 @@ __device__ inline void store_last(const Args &args, const Walk &walk, const Row 
 }
 
 __device__ inline void take_step(const Args &args, const Walk &walk,
-                                 Row (&rows)[Spec::phases + 1][1],
-                                 const Elements<Spec::vec> (&kept)[Spec::items])
+                                 Row (&rows)[n_rows][1],
+                                 const Elements<Spec::vec> (&kept)[Spec::items],
+                                 Early<Spec::phases - 1> &early)
 {
     issue_row(args, walk, Spec::ahead);
-    collect_phases<Spec::phases - 1>(walk);
+    collect_phases<Spec::phases - 1>(walk, early);
     wait_copies<Spec::ahead>();
     accumulate_phase<0>(args, walk, rows[0], kept);
     __syncthreads(); // what the team found, and the warps in phase 0, is written before it is read
     send_phase<0>(walk);
+    ask_phases<Spec::phases - 1>(walk, early);
     finish_phases<Spec::phases - 1>(args, walk, rows);
     later_phases<Spec::phases - 1>(args, walk, rows, kept);
     if constexpr (Spec::phases > 1)
         __syncthreads(); // what the warps found in the other phases
     send_later_phases<Spec::phases - 1>(walk);
-    store_last(args, walk, rows[Spec::phases], kept);
+    store_last(args, walk, rows[n_rows - 1], kept);
 }
 
 template <typename A> __device__ inline void walk_rows(const A &args)
@@ -259,17 +305,18 @@ template <typename A> __device__ inline void walk_rows(const A &args)
     for (int item = 0; item < Spec::items; item++)
         if (has_column(item))
             load_columns(args, column_of(item), kept[item]);
-    Row rows[Spec::phases + 1][1] = {}, next = {};
+    Row rows[n_rows][1] = {}, next = {};
+    Early<Spec::phases - 1> early;
     load_row(args, walk.row(0), rows[0][0]);
 #pragma unroll
     for (int i = 0; i < Spec::ahead; i++)
         issue_row(args, walk, i);
-    for (; walk.k < walk.n + Spec::phases; walk.k++) {
+    for (; walk.k < walk.n + n_rows - 1; walk.k++) {
         if (walk.has(walk.k + 1))
             load_row(args, walk.row(walk.k + 1), next);
-        take_step(args, walk, rows, kept);
+        take_step(args, walk, rows, kept, early);
 #pragma unroll
-        for (int s = Spec::phases; s > 0; s--)
+        for (int s = n_rows - 1; s > 0; s--)
             rows[s][0] = rows[s - 1][0];
         rows[0][0] = next;
         walk.slice = walk.slice + 1 == n_slices ? 0 : walk.slice + 1;
