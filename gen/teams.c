@@ -20,7 +20,7 @@ enum {
     LIKELY_PHASES = 3,
     OWN_REGISTERS = 48 // of a thread, for all but what it keeps of what rows share
 };
-static const double least_us = 1.5; // of a step of teams
+static const double least_us = 1.8; // of a step of teams
 
 // lag: 0: as much as there is room for.
 struct asked {
@@ -169,7 +169,8 @@ bool team_rows(struct fusion *f, struct scheduled *s, const struct accesses *a)
             if (s->nest->extent[VAR_r] < (int64_t)FEW_ROWS * n_teams ||
                 !make_teams(f, &tried, a, asked) || step_us(f->target, &tried) < least_us)
                 continue;
-            double us = walk_us(f->target, &tried);
+            // a row that is alone on its way leaves memory idle when it has come
+            double us = walk_us(f->target, &tried) * (tried.spec.ahead > 1 ? 1 : 1.05);
             bool later = tried.spec.lag > best.spec.lag; // the model is no better than a percent
             if (!best_us || us < (later ? 1.01 : 0.97) * best_us)
                 best = tried, best_us = us;
