@@ -7,6 +7,7 @@
 // Registers of a thread that keep the row, in bytes: half of what it has where threads fill an SM,
 // less where vectors from shared memory pass through them too.
 enum { KEPT_BYTES = 128, KEPT_BESIDE_PARKED = 96, PORTABLE_CLUSTER = 8 };
+enum { MANY_WALKS = 4 }; // rows of a cluster, for the next one to be worth having on its way
 
 // A row of which one reduction is all that is wanted is read once as it is, by one block where
 // there are rows enough for all SMs.
@@ -154,7 +155,8 @@ bool stage_clusters(struct fusion *f, struct scheduled *s, const struct accesses
     for (int cluster = 2; cluster <= portable; cluster *= 2) {
         struct scheduled tried = *s;
         if (!share(f, &tried, threads, cluster, vector_bytes, 0) ||
-            shared_bytes(&tried, a) > KEPT_BYTES || !stage(f, &tried, staged_bytes))
+            shared_bytes(&tried, a) > KEPT_BYTES || !stage(f, &tried, staged_bytes) ||
+            s->nest->extent[VAR_r] * cluster < MANY_WALKS * tried.blocks)
             continue;
         *s = tried;
         return true;

@@ -178,7 +178,7 @@ struct spec {
     int tile_p, tile_q; // map_tiles
     int threads_per_row, rows_per_block, items, phases, staging_at, staged_bytes; // rows
     int cluster, parked, acc_bytes;                                               // rows
-    int team, ahead, lag;                                            // row_teams, and much of rows'
+    int team, ahead, lag;                                       // row_teams, and much of rows'
     bool resident, staged;                                      // rows
     bool late, shared_again;                                    // rows, row_teams: emit's alone
     bool looped;                                                // rows, gemm
@@ -219,8 +219,8 @@ enum wish {
     WISH_elements, // of a tile, for each thread
     WISH_threads_per_row,
     WISH_cluster, // of a phase: the scope of its launch, as launch->cluster
-    WISH_teams, // that the blocks of all SMs make
-    WISH_lag,   // steps
+    WISH_teams,   // that the blocks of all SMs make
+    WISH_lag,     // steps
     WISH_threads_x,
     WISH_splits,
     WISH_blocks_per_sm, // that share the columns' ranges
@@ -276,8 +276,8 @@ bool schedule_gemm(struct fusion *f, struct scheduled *s, int promised, const st
 
 // clusters.c: rows that several blocks share
 
-// Clusters that walk through rows, where they can keep one, the next one is on its way, and what all
-// rows share does not crowd the registers; false: they are not for these rows.
+// Clusters that walk through rows, where they can keep one, the next one is on its way, and what
+// all rows share does not crowd the registers; false: they are not for these rows.
 bool stage_clusters(struct fusion *f, struct scheduled *s, const struct accesses *a,
                     int vector_bytes);
 // How long these take, in microseconds (measured on an H200 for rows of 131072: 0.91 of the rate of
@@ -350,7 +350,7 @@ struct launch {
     int64_t side_blocks; // the first blocks, which do phase `side` while the others do the other
     int side;            // one; 0: every block does all phases
     unsigned shared_bytes;
-    bool cooperative; // some phase waits for the grid, or blocks are in teams
+    bool cooperative;                 // some phase waits for the grid, or blocks are in teams
     double predicted_us, separate_us; // as it is; its phases as kernels of their own
     enum origin *origin;              // per node; NULL: all are settled
     // Per node: where in its shared memory a block keeps its own copy, or the first of its warps

@@ -117,7 +117,8 @@ static void share_rows(struct fusion *f, struct scheduled *s, const struct acces
     struct scheduled teams = *s, clusters = *s;
     bool by_teams = team_rows(f, &teams, a);
     bool staged = stage_clusters(f, &clusters, a, vector_bytes);
-    if (staged && (!by_teams || staged_clusters_us(f->target, &clusters) < walk_us(f->target, &teams)))
+    if (staged &&
+        (!by_teams || staged_clusters_us(f->target, &clusters) < walk_us(f->target, &teams)))
         *s = clusters;
     else if (by_teams)
         *s = teams;

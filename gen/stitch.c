@@ -14,13 +14,13 @@
 enum {
     CLOCKS_PER_US = 1700,
     MAX_PHASES = 8,
-    MAX_POINTERS = 480, // a kernel's parameters are 4 KB at most
-    LAUNCH = 2300,      // from one kernel of a graph to the next (1.3 us on an H200)
-    BARRIER = 1700,     // 1 us
-    TICKETS = 1200,     // a fence, a ticket, and the last block reading what the others left
-    ADD_UP = 500,       // reading what the others left, past a barrier
-    PASS = 1200,        // a load from memory, and what is done with it
-    AHEAD = 600,        // of that, when it began before a barrier
+    MAX_POINTERS = 480,   // a kernel's parameters are 4 KB at most
+    LAUNCH = 2300,        // from one kernel of a graph to the next (1.3 us on an H200)
+    BARRIER = 1700,       // 1 us
+    TICKETS = 1200,       // a fence, a ticket, and the last block reading what the others left
+    ADD_UP = 500,         // reading what the others left, past a barrier
+    PASS = 1200,          // a load from memory, and what is done with it
+    AHEAD = 600,          // of that, when it began before a barrier
     CLUSTER_BARRIER = 60, // for each block
     BLOCK_BARRIER = 50,
     LATENCY = 1000,  // of loads that all blocks begin at once
@@ -118,9 +118,7 @@ static double phase_clocks(const struct fusion *f, const struct launch *l,
 // Of a barrier of the launch's scope.
 static double barrier_clocks(const struct launch *l)
 {
-    return !l->cluster       ? BARRIER
-           : l->cluster > 1 ? CLUSTER_BARRIER * l->cluster
-                            : BLOCK_BARRIER;
+    return !l->cluster ? BARRIER : l->cluster > 1 ? CLUSTER_BARRIER * l->cluster : BLOCK_BARRIER;
 }
 
 // What the search for the launch that begins with a nest has found.

@@ -158,7 +158,11 @@ bool teams_suit(struct fusion *f, const struct nest *nest, const struct node *re
 bool team_rows(struct fusion *f, struct scheduled *s, const struct accesses *a)
 {
     const int most = most_threads(f->target);
-    const struct asked blocks[] = {{0, most / 4, 2, 0}, {0, most / 2, 1, 0}, {0, most, 1, 0}};
+    const struct asked blocks[] = {
+        {0, most / 4, 2, 0},
+        {0, most / 2, 1, 0},
+        {0, most,     1, 0}
+    };
     struct scheduled best = *s, tried;
     double best_us = 0;
     for (int i = 0; i < 3; i++)

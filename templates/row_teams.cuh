@@ -74,9 +74,9 @@ struct Walk {
     }
     // The sets take turns.  When a block sends row i's result of a phase it has collected that of
     // row i - lag from all blocks of the team, and each of these had collected that of row
-    // i - 2 lag when it sent it.  So nobody waits any more for what is overwritten.  A set holds the
-    // tag of another row before, in this launch or from the last one: no other packet can be taken
-    // for the one that is waited for.
+    // i - 2 * lag when it sent it.  So nobody waits any more for what is overwritten.  A set holds
+    // the tag of another row before, in this launch or from the last one: no other packet can be
+    // taken for the one that is waited for.
     __device__ inline uint64 *packets(int phase, int i) const
     {
         return exchange + Spec::team + (n_sets * phase + i % n_sets) * set_packets;
