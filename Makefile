@@ -80,7 +80,7 @@ check-gpu: all $(BUILD)/quant_linear $(BUILD)/check
 	@sh tools/sanitize.sh $(BUILD)/quern
 fuzz: $(BUILD)/check
 	QUERN_FUZZ=$(or $(N),20000) $(BUILD)/check random
-golden: $(BUILD)/check
+golden: all $(BUILD)/check
 	QUERN_GOLDEN=rewrite $(BUILD)/check
 
 lint: $(LIBRARY)

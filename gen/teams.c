@@ -78,7 +78,7 @@ static bool make_teams(struct fusion *f, struct scheduled *s, const struct acces
     const int team = t->n_sms * per_sm / asked.teams, bytes = staged_bytes(f, s, a);
     int64_t rows = s->nest->extent[VAR_r];
     int64_t vectors = ceil_div(s->nest->extent[VAR_c], spec->vec);
-    int64_t room = min64(t->shared_per_block, t->shared_per_sm / per_sm - 1024);
+    int64_t room = min64(t->shared_per_block, t->shared_per_sm / per_sm) - 1024;
     if (!t->teams || !bytes || team < 2 || threads % 32 || threads * per_sm > most_threads(t) ||
         rows < asked.teams || vectors < (int64_t)threads * team)
         return false;

@@ -102,13 +102,13 @@ static const struct {
     const char *fits, *launched;
     int n_notes;
 } scopes[] = {
-    {"16", " cluster=16\n",  0},
-    {"8",  " cluster=8\n",   1},
-    {"0",  " cooperative\n", 2},
+    {"16", " cluster=8\n",   0},
+    {"4",  " cooperative\n", 1},
+    {"0",  " cooperative\n", 1},
 };
 
 // The phases of one launch.
-START_TEST(clusters_of_a_scope_are_as_large_as_fit)
+START_TEST(a_scope_that_does_not_fit_is_the_grids)
 {
     struct result r;
     set("FAKE_CUDA_CLUSTER", scopes[_i].fits);
@@ -331,7 +331,7 @@ Suite *driver_suite(void)
     tcase_add_checked_fixture(command, reset_machine, NULL);
     tcase_add_test(command, doctor_shows_the_gpu);
     tcase_add_loop_test(command, clusters_are_as_large_as_fit, 0, LENGTH(long_rows));
-    tcase_add_loop_test(command, clusters_of_a_scope_are_as_large_as_fit, 0, LENGTH(scopes));
+    tcase_add_loop_test(command, a_scope_that_does_not_fit_is_the_grids, 0, LENGTH(scopes));
     tcase_add_test(command, a_cluster_that_the_driver_refuses_does_not_fit);
     tcase_add_test(command, tuning_sets_aside_what_does_not_fit);
     tcase_add_test(command, an_older_driver_is_not_asked);
