@@ -6,6 +6,7 @@
 #include "templates/templates.h"
 #include "tests/compiled.h"
 #include "tests/cubin.h"
+#include "tests/on_host.h"
 #include "tests/tests.h"
 #include <stdarg.h>
 #include <stdlib.h>
@@ -231,7 +232,7 @@ static void try_probe(struct faults *f, const struct probe *p)
 
 // Of the last kernel's candidates one in SPACING, others for each arch: they compile, without a
 // word, and an SM has room for a block.
-enum { SPACING = 48 };
+enum { SPACING = 96 };
 
 static void try_candidates(struct faults *f, const struct probe *p, int first)
 {
@@ -270,8 +271,11 @@ static void *work(void *state)
     }
 }
 
+// With fast math, in the slower build of the sanitizers, for one arch in three.
 START_TEST(kernels_compile_to_what_their_specs_promise)
 {
+    if (has_address_sanitizer() && _i >= N_ARCHS && _i % 3)
+        return;
     enum { N_THREADS = 2 };
     struct faults f = {.arch = archs[_i % N_ARCHS],
                        .math = _i < N_ARCHS ? MATH_real : MATH_fast,

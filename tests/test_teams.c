@@ -213,7 +213,7 @@ START_TEST(a_team_may_be_large)
                        &(struct compile_options){
                            .target = &large, .sizes = sizes, .n_sizes = 2, .separate = true});
     ck_assert_uint_eq(c.program.kernels[0].team, 70);
-    struct host_library *library = load_kernels(c.program.kernels, 1, sanitizer_flags());
+    struct host_library *library = load_kernels(c.program.kernels, 1, NULL);
     data_open(&d, &c);
     for (unsigned run = 0; run < 2; run++) {
         data_fill(&d, run);
