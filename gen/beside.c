@@ -8,15 +8,6 @@
 #include "gen/integers.h"
 #include "gen/kernel.h"
 
-static bool reads_any(const struct nest *nest, const struct nest *made)
-{
-    for (int i = 0; i < made->n_stores; i++)
-        for (int j = 0; j < nest->n_values; j++)
-            if (nest->values[j]->kind == VALUE_load && nest->values[j]->node == made->stores[i])
-                return true;
-    return false;
-}
-
 // One phase of reductions, of which nothing is kept in registers: the long one's launch bounds
 // leave few.
 static bool schedule_side(struct fusion *f, const struct nest *nest, int alignment, int threads,

@@ -359,6 +359,8 @@ struct launch {
     bool *of_warp; // per node: the next warp's copy is WARP_COPY bytes further
 };
 
+// Whether a nest loads something that the other one stores.
+bool reads_any(const struct nest *nest, const struct nest *made);
 // So many nests from that one on as the phases of one launch, in grid scope or in that of clusters
 // as large as is wished; false: they cannot be.
 bool launch_in_grid(struct fusion *f, int first, int n_phases, int alignment,

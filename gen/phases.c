@@ -24,7 +24,7 @@ static bool reads(const struct nest *nest, const struct node *node)
     return false;
 }
 
-static bool reads_any(const struct nest *nest, const struct nest *made)
+bool reads_any(const struct nest *nest, const struct nest *made)
 {
     for (int i = 0; i < made->n_stores; i++)
         if (reads(nest, made->stores[i]))
