@@ -17,7 +17,10 @@ found=0
 programs="tools/examples/quant_linear.qn -D B=8 -D T=64 -D D=128
 tools/examples/quant_linear.qn -D B=8 -D T=64 -D D=128 --separate
 tools/examples/quant_linear.qn -D B=2 -D T=37 -D D=97 -D N=61
+tools/examples/quant_linear.qn -D B=1 -D T=64 -D D=128
+tools/examples/quant_linear.qn -D B=16 -D T=64 -D D=128
 tools/examples/linear_mean_gelu.qn -D B=128 -D I=1024 -D O=512 --weights each-run
+tools/examples/linear_mean_gelu.qn -D B=20 -D I=8192 -D O=2048 --weights each-run
 tools/examples/linear_mean_gelu.qn -D B=33 -D I=129 -D O=64 --weights each-run --math strict
 tools/examples/attention_scores.qn -D B=1 -D H=2 -D T=65 -D S=70 -D D=32
 tools/examples/mlp.qn -D B=33 -D D=64
@@ -26,7 +29,10 @@ tools/examples/column_stats.qn -D R=3000 -D N=100 --separate
 tools/examples/softmax.qn -D R=37 -D N=1000
 tools/examples/softmax.qn -D R=70 -D N=40960
 tools/examples/layer_norm.qn -D R=70 -D N=40960
+tools/examples/softmax.qn -D R=140 -D N=65536
 tools/examples/rms_norm.qn -D R=40 -D N=131072
+tools/bench/layer_norm_f32.qn -D R=100 -D N=131072
+tools/bench/softmax_f32.qn -D R=24 -D N=1048576
 tools/bench/amax.qn -D N=1000003
 tools/bench/transpose_add.qn -D N=257"
 
