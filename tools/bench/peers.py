@@ -299,7 +299,7 @@ def main():
                 continue
             measure_peer(row, mode, known)
             say(row, f"{mode} {row['peers'][mode].get('replay_us', {}).get('median', 'failed')}", begun)
-        write(given.out, results)
+            write(given.out, results)
     for row in results["rows"]:
         row["file"] = os.path.relpath(row["file"], HERE)
     write(given.out, results)
