@@ -164,14 +164,14 @@ static void fill(float *n, float *d)
 
 static void divide(const struct kernel *kernel, bool (*is_right)(float n, float d, float q))
 {
-    struct host_library *library = load_kernels(kernel, 1, sanitizer_flags());
+    struct host_library *library = load_kernels(kernel, 1, NULL); // arithmetic, and nothing else
     float *n = calloc(8 * ROWS, sizeof *n), *q = calloc(8 * ROWS, sizeof *q);
     float *d = calloc(ROWS, sizeof *d);
-    int rows = ROWS;
+    int rows = has_address_sanitizer() ? ROWS / 4 : ROWS;
     state = 1;
     fill(n, d);
     assert_ran(launch_kernel(library, kernel, false, (void *const[]){n, d, q, &rows}));
-    for (int i = 0; i < 8 * ROWS; i++)
+    for (int i = 0; i < 8 * rows; i++)
         ck_assert_msg(is_right(n[i], d[i / 8], q[i]), "%a / %a is %a, not %a", (double)n[i],
                       (double)d[i / 8], (double)(n[i] / d[i / 8]), (double)q[i]);
     host_unload(library);

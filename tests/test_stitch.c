@@ -117,7 +117,7 @@ START_TEST(short_kernels_become_phases)
 END_TEST
 
 // Mostly for a GPU of 16 SMs: the host device takes its time for the threads of 132.  Under the
-// sanitizers only sizes that nothing divides.
+// sanitizers one form a probe, of sizes that nothing divides.
 START_TEST(phases_agree_with_the_reference)
 {
     static const quern_plan_options small = {.arch = "sm_87"};
@@ -133,11 +133,14 @@ START_TEST(phases_agree_with_the_reference)
     char *texts[COUNT(probes) * COUNT(forms)];
     int n = 0;
     for (int i = 0; i < COUNT(probes); i++)
-        for (int k = has_address_sanitizer() && i; k < COUNT(forms); k++, n++) {
+        for (int k = 0; k < COUNT(forms); k++) {
+            if (has_address_sanitizer() && k != (i ? 1 + i % 2 : 0))
+                continue;
             texts[n] = typed(probes[i].text, forms[k].dtype);
             jobs[n] = (struct job){texts[n], forms[k].sizes, 2, forms[k].inputs, &small};
             if (getenv("QUERN_TEST_DEVICE") || (i == 0 && k == 0))
                 jobs[n].options = NULL;
+            n++;
         }
     int n_failed = run_jobs(jobs, n);
     for (int i = 0; i < n; i++)
@@ -327,7 +330,7 @@ START_TEST(fewer_blocks_give_the_same_bits)
     struct kernel k = c.program.kernels[0];
     size_t n, n_fewer;
     char *whole = outputs_of(&c, library, &k, false, &n);
-    for (int i = 0; i < COUNT(grids); i++) {
+    for (int i = has_address_sanitizer() ? 2 : 0; i < COUNT(grids); i++) {
         k.grid[0] = grids[i];
         char *fewer = outputs_of(&c, library, &k, i % 2, &n_fewer);
         ck_assert_uint_eq(n, n_fewer);
