@@ -48,7 +48,7 @@ bool has_address_sanitizer(void)
 
 const char *sanitizer_flags(void)
 {
-    return has_address_sanitizer() ? "-fsanitize=address,undefined -g" : NULL;
+    return has_address_sanitizer() ? SANITIZER_FLAGS : NULL;
 }
 
 void assert_ran(char *message)

@@ -10,7 +10,9 @@ struct kernel *find_kernel(struct kernel *kernels, const char *name);
 char *launch_kernel(const struct host_library *library, const struct kernel *kernel, bool reversed,
                     void *const *pointers);
 bool has_address_sanitizer(void);
-// Flags that put a kernel under the sanitizers of this process.
+// Flags that put a kernel under the sanitizers of this process; NULL where it has none.  Null and
+// object size would be looked at before every access, which the address sanitizer is there for.
+#define SANITIZER_FLAGS "-fsanitize=address,undefined -fno-sanitize=null,object-size -g1"
 const char *sanitizer_flags(void);
 
 // ARGS { statements } as a kernel of that name; the line numbers of messages count from "#include".

@@ -2,6 +2,7 @@
 
 #include "tests/programs.h"
 #include "gen/gen.h"
+#include "tests/on_host.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -13,9 +14,8 @@ quern *open_device(void)
     const char *device = getenv("QUERN_TEST_DEVICE");
     quern_options options = {.device = QUERN_DEVICE_HOST};
     quern *q = NULL;
-#ifdef __SANITIZE_ADDRESS__
-    options.cxx_flags = "-fsanitize=address,undefined -fno-sanitize-recover=undefined";
-#endif
+    if (has_address_sanitizer())
+        options.cxx_flags = SANITIZER_FLAGS " -fno-sanitize-recover=undefined";
     if (device && !strcmp(device, "cuda"))
         options.device = QUERN_DEVICE_CUDA;
     return quern_open(&q, &options) == QUERN_OK ? q : NULL;
