@@ -1,12 +1,11 @@
 // run.c: every suite through one runner, several at a time, with one closing line.  `check NAME...`
 // runs those suites alone.
 //
-// Each worker is a process that takes the next suite when it is done with one.  What a suite says
-// is kept until its end, so that suites do not talk into each other.
+// Each suite is a process of its own: what one leaves in its memory would be copied by every fork
+// of those after it, and looked through for leaks at the end of each.  What a suite says is kept
+// until all have ended, so that suites do not talk into each other and a failure stands last.
 
 #include "tests/tests.h"
-#include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_WORKERS = 8 };
+enum { MAX_AT_ONCE = 8 };
 
 static const struct {
     const char *name;
@@ -98,11 +97,6 @@ static bool is_suite(const char *name)
     return false;
 }
 
-// Shared by all workers.
-struct progress {
-    atomic_int next, checks, failures, errors;
-};
-
 static double seconds(void)
 {
     struct timespec now;
@@ -110,108 +104,121 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-// All at once, as one write to a pipe or a file is.
-static void say(const char *text, size_t n)
-{
-    while (n) {
-        ssize_t written = write(STDOUT_FILENO, text, n);
-        if (written < 0 && errno != EINTR)
-            return;
-        text += written > 0 ? written : 0;
-        n -= written > 0 ? (size_t)written : 0;
-    }
-}
+// What a suite came to; lost: it did not come to its end.
+struct outcome {
+    int checks, failures, errors;
+    bool lost;
+};
 
-static char *said_in(FILE *file, size_t *n)
-{
-    char *text = NULL, part[4096];
-    FILE *out = open_memstream(&text, n);
-    rewind(file);
-    for (size_t read; (read = fread(part, 1, sizeof part, file)) > 0;)
-        fwrite(part, 1, read, out);
-    fclose(out);
-    return text;
-}
+struct running {
+    pid_t process;
+    int suite;
+    FILE *said;
+    double begun;
+};
 
-// What it printed is shown where something failed.
-static void take_suite(int i, struct progress *p)
+// In a process of its own, which ends here.
+static _Noreturn void take_suite(Suite *suite, FILE *said, struct outcome *o)
 {
-    double begun = seconds();
-    FILE *file = tmpfile();
-    int out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO);
-    if (!file || out < 0 || err < 0)
+    if (dup2(fileno(said), STDOUT_FILENO) < 0 || dup2(fileno(said), STDERR_FILENO) < 0)
         abort();
-    dup2(fileno(file), STDOUT_FILENO);
-    dup2(fileno(file), STDERR_FILENO);
-    SRunner *runner = srunner_create(suites[i].suite());
+    SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
-    int checks = srunner_ntests_run(runner), bad = srunner_ntests_failed(runner), errors = 0;
+    int bad = srunner_ntests_failed(runner);
     TestResult **results = srunner_failures(runner);
     for (int r = 0; r < bad; r++)
-        errors += tr_rtype(results[r]) == CK_ERROR;
+        o->errors += tr_rtype(results[r]) == CK_ERROR;
+    o->failures = bad - o->errors;
+    o->checks = srunner_ntests_run(runner);
+    o->lost = false;
     free(results);
     srunner_free(runner);
     fflush(stdout);
-    fflush(stderr);
-    dup2(out, STDOUT_FILENO);
-    dup2(err, STDERR_FILENO);
-    close(out);
-    close(err);
-    atomic_fetch_add(&p->checks, checks);
-    atomic_fetch_add(&p->failures, bad - errors);
-    atomic_fetch_add(&p->errors, errors);
-    size_t n, n_line;
-    char *text = said_in(file, &n), *line = NULL;
-    FILE *both = open_memstream(&line, &n_line);
-    fprintf(both, "%-16s %4d checks %7.1f s\n", suites[i].name, checks, seconds() - begun);
-    if (bad)
-        fwrite(text, 1, n, both);
-    fclose(both);
-    say(line, n_line);
-    fclose(file);
-    free(text);
-    free(line);
+    _exit(0);
 }
 
-static void work(int argc, char **argv, struct progress *p)
+static struct running start(int suite, struct outcome *o)
 {
-    for (int i; (i = atomic_fetch_add(&p->next, 1)) < N_SUITES;)
-        if (chosen(suites[i].name, argc, argv))
-            take_suite(i, p);
+    struct running r = {.suite = suite, .said = tmpfile(), .begun = seconds()};
+    o->lost = true;
+    fflush(stdout);
+    if (!r.said || (r.process = fork()) < 0)
+        abort();
+    if (r.process == 0)
+        take_suite(suites[suite].suite(), r.said, o);
+    return r;
 }
 
-static int count_workers(int argc, char **argv)
+// Waits for one of them and says what it came to.
+static struct running take_one(struct running *running, int n, const struct outcome *outcomes)
 {
-    int n = 0;
+    pid_t ended = wait(NULL);
+    int i = 0;
+    while (i < n && running[i].process != ended)
+        i++;
+    if (i == n)
+        abort();
+    struct running one = running[i];
+    running[i] = running[n - 1];
+    printf("%-16s %4d checks %7.1f s\n", suites[one.suite].name, outcomes[one.suite].checks,
+           seconds() - one.begun);
+    fflush(stdout);
+    return one;
+}
+
+static bool is_bad(const struct outcome *o)
+{
+    return o->failures || o->errors || o->lost;
+}
+
+// Prints what a suite said, and closes it.
+static void show(FILE *said, bool wanted)
+{
+    char part[4096];
+    rewind(said);
+    for (size_t n; wanted && (n = fread(part, 1, sizeof part, said)) > 0;)
+        fwrite(part, 1, n, stdout);
+    fclose(said);
+}
+
+static int at_once(void)
+{
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    for (int i = 0; i < N_SUITES; i++)
-        n += chosen(suites[i].name, argc, argv);
-    n = n < MAX_WORKERS ? n : MAX_WORKERS;
-    return getenv("QUERN_TEST_DEVICE") ? 1 : n < cores ? n : (int)cores;
+    return getenv("QUERN_TEST_DEVICE") ? 1 : cores < MAX_AT_ONCE ? (int)cores : MAX_AT_ONCE;
 }
 
 int main(int argc, char **argv)
 {
-    struct progress *p =
-        mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int n = count_workers(argc, argv), status, lost = 0;
-    if (p == MAP_FAILED)
+    struct outcome *outcomes = mmap(NULL, N_SUITES * sizeof *outcomes, PROT_READ | PROT_WRITE,
+                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct running running[MAX_AT_ONCE];
+    FILE *said[N_SUITES] = {0};
+    struct outcome all = {0};
+    if (outcomes == MAP_FAILED)
         return EXIT_FAILURE;
     for (int i = 1; i < argc; i++)
         if (!is_suite(argv[i]))
             return 2;
     setenv("CK_TIMEOUT_MULTIPLIER", "4", 0); // bounds are for a machine that has nothing else to do
-    for (int i = 0; i < n; i++) {
-        pid_t child = fork();
-        if (child == 0) {
-            work(argc, argv, p);
-            _exit(0);
+    for (int next = 0, n = 0; next < N_SUITES || n;) {
+        if (next < N_SUITES && n < at_once()) {
+            if (chosen(suites[next].name, argc, argv))
+                running[n++] = start(next, &outcomes[next]);
+            next++;
+            continue;
         }
-        lost += child < 0;
+        struct running one = take_one(running, n--, outcomes);
+        said[one.suite] = one.said;
     }
-    while (wait(&status) > 0)
-        lost += status != 0;
-    int bad = p->failures + p->errors + lost;
-    printf("%d checks, %d failures, %d errors\n", p->checks, p->failures, p->errors + lost);
-    return bad || !p->checks ? EXIT_FAILURE : EXIT_SUCCESS;
+    for (int i = 0; i < N_SUITES; i++) {
+        if (said[i])
+            show(said[i], is_bad(&outcomes[i]));
+        if (outcomes[i].lost)
+            printf("suite %s did not come to its end\n", suites[i].name);
+        all.checks += outcomes[i].checks;
+        all.failures += outcomes[i].failures;
+        all.errors += outcomes[i].errors + outcomes[i].lost;
+    }
+    printf("%d checks, %d failures, %d errors\n", all.checks, all.failures, all.errors);
+    return all.failures || all.errors || !all.checks ? EXIT_FAILURE : EXIT_SUCCESS;
 }
