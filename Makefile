@@ -21,7 +21,7 @@ GEN     := arena diag map lex parse_expr parse print_syntax sizes values scalar 
            make cost range patterns rules_arithmetic rules_movement rules_terms rules_power rules_range \
            rules_monotone rules_normalise rules_reduction rules_groups rules_contraction rules_scale \
            rewrite split index index_domain lower nest fuse describe target mask access gemm_tiles \
-           tiles clusters teams schedule_rows schedule_columns schedule_gemm schedule predict candidates phases stitch beside \
+           tiles clusters join teams schedule_rows schedule_columns schedule_gemm schedule predict candidates phases stitch beside \
            emit_names emit_value emit_phase emit_divide emit_tiles emit_functions emit storage eval_ops eval_reduce \
            eval_move eval tolerance compile tables prelude
 RUNTIME := message driver nvrtc_find nvrtc device_cuda launch_cuda order_cuda time_cuda contest_cuda bench_cuda \
@@ -80,7 +80,7 @@ check-gpu: all $(BUILD)/quant_linear $(BUILD)/check
 	@sh tools/sanitize.sh $(BUILD)/quern
 fuzz: $(BUILD)/check
 	QUERN_FUZZ=$(or $(N),20000) $(BUILD)/check random
-golden: all $(BUILD)/check
+golden: all $(BUILD)/quant_linear $(BUILD)/check
 	QUERN_GOLDEN=rewrite $(BUILD)/check
 
 lint: $(LIBRARY)

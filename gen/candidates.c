@@ -43,7 +43,7 @@ static bool next_wishes(const struct space *space, struct wishes *w)
     return false;
 }
 
-enum { MAX_CANDIDATES = 256 };
+enum { MAX_CANDIDATES = 512 };
 
 // What schedule gives, then the others by rising predicted_us.
 struct list {

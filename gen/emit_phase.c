@@ -50,11 +50,12 @@ static const char *identity_text(struct gen *g, const struct node *node)
     }
 }
 
-// The table's way to combine two partial results, with their texts put in.
-static const char *combined(struct gen *g, const struct node *node, const char *a, const char *b)
+// The table's text of an operator, or of a reduction's way to combine two partial results, with
+// those of its operands put in.
+static const char *applied(struct gen *g, enum op op, const char *a, const char *b)
 {
     const char *text = "";
-    for (const char *p = op_info[node->op].cuda; *p; p++)
+    for (const char *p = op_info[op].cuda; *p; p++)
         if (*p == '%')
             text = arena_text(g, "%s%s", text, *++p == '0' ? a : b);
         else
@@ -74,6 +75,20 @@ static const char *reduced_text(struct emitter *e, int heavy)
         axis++;
     return arena_text(g, "%s{%s, (long long)%s}", accumulator_type(g, node), value,
                       index_text(e, e->nest->at[axis], true));
+}
+
+static bool joins_phases(const struct emitter *e)
+{
+    return e->s->form == FAMILY_row_teams && e->s->spec.exchanges < e->s->spec.phases;
+}
+
+// What is summed beside a reduction, whose shift that sum is needed to move; NULL: nothing.
+static const struct value *shifted_sum(const struct emitter *e, int heavy)
+{
+    struct join join = {JOIN_none, NULL, NULL};
+    if (joins_phases(e) && e->nest->heavy_phase[heavy])
+        join = join_of(e->nest, heavy);
+    return join.kind == JOIN_square ? join.shifted : NULL;
 }
 
 static void emit_accumulate(struct emitter *e, int phase)
@@ -101,7 +116,9 @@ static void emit_accumulate(struct emitter *e, int phase)
         const char *acc =
             arena_text(e->f->g, "acc[%s].a%d", e->lane_variable == VAR_r ? "j" : "0", i);
         fprintf(e->out, "        %s = %s;\n", acc,
-                combined(e->f->g, nest->heavy[i], acc, reduced_text(e, i)));
+                applied(e->f->g, nest->heavy[i]->op, acc, reduced_text(e, i)));
+        if (shifted_sum(e, i))
+            fprintf(e->out, "        acc[0].d%d += %s;\n", i, spelled(e, shifted_sum(e, i)));
     }
     fputs("    }\n}\n\n", e->out);
     e->lanes_text = "lanes";
@@ -122,20 +139,29 @@ static void emit_phase(struct emitter *e, int phase)
     struct gen *g = e->f->g;
     fprintf(e->out, "struct alignas(%d) Acc%d {\n", accumulator_alignment(nest, phase), phase);
     for (int i = 0; i < nest->n_heavy; i++)
-        if (nest->heavy_phase[i] == phase)
-            fprintf(e->out, "    %s a%d;\n", accumulator_type(g, nest->heavy[i]), i);
+        if (nest->heavy_phase[i] == phase) {
+            const char *type = accumulator_type(g, nest->heavy[i]);
+            fprintf(e->out, "    %s a%d;\n", type, i);
+            if (shifted_sum(e, i))
+                fprintf(e->out, "    %s d%d;\n", type, i);
+        }
     fprintf(e->out, "};\n__device__ inline void identity(Acc%d &acc) { acc = {", phase);
     const char *separator = "";
     for (int i = 0; i < nest->n_heavy; i++)
         if (nest->heavy_phase[i] == phase)
-            fprintf(e->out, "%s%s", separator, identity_text(g, nest->heavy[i])), separator = ", ";
+            fprintf(e->out, "%s%s%s", separator, identity_text(g, nest->heavy[i]),
+                    shifted_sum(e, i) ? ", 0" : ""),
+                separator = ", ";
     fprintf(e->out, "}; }\n__device__ inline void combine(Acc%d &into, const Acc%d &from)\n{\n",
             phase, phase);
     for (int i = 0; i < nest->n_heavy; i++)
-        if (nest->heavy_phase[i] == phase)
+        if (nest->heavy_phase[i] == phase) {
             fprintf(e->out, "    into.a%d = %s;\n", i,
-                    combined(g, nest->heavy[i], arena_text(g, "into.a%d", i),
-                             arena_text(g, "from.a%d", i)));
+                    applied(g, nest->heavy[i]->op, arena_text(g, "into.a%d", i),
+                            arena_text(g, "from.a%d", i)));
+            if (shifted_sum(e, i))
+                fprintf(e->out, "    into.d%d += from.d%d;\n", i, i);
+        }
     fputs("}\n\n", e->out);
     emit_accumulate(e, phase);
     fprintf(e->out,
@@ -147,6 +173,69 @@ static void emit_phase(struct emitter *e, int phase)
     fputs("}\n\n", e->out);
 }
 
+// What a part of the row makes of its own results of phase 0, so that the shift they give is near
+// that of any of its elements, and finite where these are.
+static void emit_own_shift(struct emitter *e)
+{
+    const struct nest *nest = e->nest;
+    struct gen *g = e->f->g;
+    fputs("// of n of the columns\n"
+          "__device__ inline void as_whole(Acc0 &acc, index_t n)\n{\n",
+          e->out);
+    for (int i = 0; i < nest->n_heavy; i++) {
+        const struct node *node = nest->heavy[i];
+        const char *type = accumulator_type(g, node), *a = arena_text(g, "acc.a%d", i);
+        if (nest->heavy_phase[i] || dtype_info[node->dtype].class != CLASS_float)
+            continue;
+        if (node->op == OP_sum)
+            fprintf(e->out, "    %s *= (%s)Spec::cols / (%s)n;\n", a, type, type);
+        else if (node->op == OP_max)
+            fprintf(e->out, "    %s = %s ? %s : 0;\n", a, applied(g, OP_isfinite, a, ""), a);
+    }
+    fputs("}\n", e->out);
+}
+
+// A difference of shifts with the factors that the exponent has.
+static const char *scaled_text(struct gen *g, const struct value *v, const struct value *shifted,
+                               const char *difference)
+{
+    if (v == shifted)
+        return difference;
+    const char *in[2];
+    for (int i = 0; i < 2; i++)
+        in[i] = v->in[i]->kind == VALUE_constant ? constant_text(g, v->in[i])
+                                                 : scaled_text(g, v->in[i], shifted, difference);
+    return applied(g, v->node->op, in[0], in[1]);
+}
+
+// A sum of exp that is 0 stays so, unless the row's shift makes it a NaN: it is of -Inf alone, and
+// its own shift may be anything.
+static void emit_move_shift(struct emitter *e)
+{
+    const struct nest *nest = e->nest;
+    struct gen *g = e->f->g;
+    fputs("__device__ inline void move_shift(Acc1 &acc, index_t n, const Row &from, const Row &to)"
+          "\n{\n",
+          e->out);
+    for (int i = 0; i < nest->n_heavy; i++) {
+        struct join join = join_of(nest, i);
+        const char *type = accumulator_type(g, nest->heavy[i]);
+        if (!nest->heavy_phase[i])
+            continue;
+        int v = join.shift->id;
+        const char *by = arena_text(g, "(from.v%d - to.v%d)", v, v);
+        if (join.kind == JOIN_exp)
+            fprintf(e->out, "    if (acc.a%d != 0 || !%s)\n        acc.a%d *= %s;\n", i,
+                    applied(g, OP_isfinite, arena_text(g, "to.v%d", v), ""), i,
+                    applied(g, OP_exp,
+                            scaled_text(g, nest->heavy_in[2 * i]->in[0], join.shifted, by), ""));
+        else
+            fprintf(e->out, "    acc.a%d += %s * (2 * acc.d%d + (%s)n * %s);\n", i, by, i, type,
+                    by);
+    }
+    fputs("}\n\n", e->out);
+}
+
 void emit_phases(struct emitter *e)
 {
     for (int phase = 0; phase < e->nest->n_phases; phase++)
@@ -155,4 +244,8 @@ void emit_phases(struct emitter *e)
     for (int phase = 0; phase < e->nest->n_phases; phase++)
         fprintf(e->out, "template <> struct Phase<%d> { using Acc = Acc%d; };\n", phase, phase);
     fputs("\n", e->out);
+    if (joins_phases(e)) {
+        emit_own_shift(e);
+        emit_move_shift(e);
+    }
 }

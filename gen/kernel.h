@@ -178,7 +178,7 @@ struct spec {
     int tile_p, tile_q; // map_tiles
     int threads_per_row, rows_per_block, items, phases, staging_at, staged_bytes; // rows
     int cluster, parked, acc_bytes;                                               // rows
-    int team, ahead, lag;                                       // row_teams, and much of rows'
+    int team, ahead, lag, exchanges;                            // row_teams, and much of rows'
     bool resident, staged;                                      // rows
     bool late, shared_again;                                    // rows, row_teams: emit's alone
     bool looped;                                                // rows, gemm
@@ -221,6 +221,7 @@ enum wish {
     WISH_cluster, // of a phase: the scope of its launch, as launch->cluster
     WISH_teams,   // that the blocks of all SMs make
     WISH_lag,     // steps
+    WISH_exchanges,
     WISH_threads_x,
     WISH_splits,
     WISH_blocks_per_sm, // that share the columns' ranges
@@ -311,6 +312,17 @@ bool team_as(struct fusion *f, struct scheduled *s, const struct accesses *a,
              const struct wishes *w);
 // How long teams take to walk through the rows, in microseconds.
 double walk_us(const struct target *t, const struct scheduled *s);
+
+// join.c: reductions of phase 1 that can be told together with those of phase 0
+
+struct join {
+    enum join_kind { JOIN_none, JOIN_exp, JOIN_square } kind; // sum of exp(shifted), of shifted**2
+    const struct value *shifted, *shift;                      // shifted: something less the shift
+};
+struct join join_of(const struct nest *nest, int heavy);
+// Whether all of them can; not in strict arithmetic, since it rounds otherwise.
+bool can_join(const struct fusion *f, const struct nest *nest);
+int joined_bytes(const struct nest *nest); // of the accumulators of both phases
 
 // tiles.c: the transposing map
 

@@ -6,6 +6,9 @@
 // blocks of a team tell each other takes longer, since it queues behind what memory moves, and so
 // it has several steps (measured on an H200, where that took 4.5 to 6 us: for one phase, and with
 // three steps, 0.975 of the rate of a copy; for two, with two steps, 0.7 to 0.83).
+//
+// Two phases can do with one exchange where the second one needs the first one's result only as a
+// shift (join.c): for that they are candidates only, since they have not been timed.
 
 #include "gen/integers.h"
 #include "gen/kernel.h"
@@ -22,9 +25,9 @@ enum {
 };
 static const double least_us = 1.8; // of a step of teams
 
-// lag: 0: as much as there is room for.
+// lag: 0: as much as there is room for; exchanges: 0: one a phase.
 struct asked {
-    int teams, threads, blocks_per_sm, lag;
+    int teams, threads, blocks_per_sm, lag, exchanges;
 };
 
 // Of a vector, over all loads of the row that go through shared memory; 0: a reduction needs one
@@ -61,11 +64,24 @@ static bool can_keep_shared(const struct scheduled *s, const struct accesses *a,
 static bool share_slices(struct spec *spec, int64_t n, int64_t slice, int lag)
 {
     int64_t least = max64(ceil_div(LEAST_IN_FLIGHT, slice), 1);
-    int most = (int)min64((n - 1 - least) / spec->phases, MAX_LAG);
+    int most = (int)min64((n - 1 - least) / spec->exchanges, MAX_LAG);
     spec->lag = lag ? lag : max_of(most, 1);
-    int64_t ahead = n - 1 - (int64_t)spec->phases * spec->lag;
+    int64_t ahead = n - 1 - (int64_t)spec->exchanges * spec->lag;
     spec->ahead = (int)min64(min64(ahead, MAX_AHEAD), ceil_div(IN_FLIGHT, slice));
     return spec->ahead >= 1;
+}
+
+// How often the blocks of a team tell each other of a row; false: not as asked.
+static bool set_exchanges(struct fusion *f, struct scheduled *s, int team, int asked)
+{
+    enum { MOST_TOLD = 128 }; // bytes that a lane has of what the others tell, in registers
+    struct spec *spec = &s->spec;
+    spec->exchanges = asked ? asked : spec->phases;
+    if (spec->exchanges == spec->phases)
+        return true;
+    spec->acc_bytes = joined_bytes(s->nest);
+    return spec->exchanges == 1 && can_join(f, s->nest) &&
+           ceil_div(team, 32) * spec->acc_bytes <= MOST_TOLD;
 }
 
 // Whether the blocks of all SMs can keep rows as such teams; if so they are scheduled that way.
@@ -80,13 +96,14 @@ static bool make_teams(struct fusion *f, struct scheduled *s, const struct acces
     int64_t vectors = ceil_div(s->nest->extent[VAR_c], spec->vec);
     int64_t room = min64(t->shared_per_block, t->shared_per_sm / per_sm) - 1024;
     if (!t->teams || !bytes || team < 2 || threads % 32 || threads * per_sm > most_threads(t) ||
-        rows < asked.teams || vectors < (int64_t)threads * team)
+        rows < asked.teams || vectors < (int64_t)threads * team ||
+        !set_exchanges(f, s, team, asked.exchanges))
         return false;
     int64_t items = ceil_div(vectors, (int64_t)threads * team), slice = items * threads * bytes;
     int64_t at = ceil_div(2 * phases * (threads / 32 + 1) * spec->acc_bytes, 128) * 128;
     if (!share_slices(spec, (room - at) / slice, slice * per_sm, asked.lag))
         return false;
-    int64_t shared = at + ((int64_t)spec->ahead + phases * spec->lag + 1) * slice;
+    int64_t shared = at + ((int64_t)spec->ahead + spec->exchanges * spec->lag + 1) * slice;
     s->form = FAMILY_row_teams;
     spec->threads = threads, spec->team = team, spec->blocks_per_sm = per_sm;
     spec->items = (int)items;
@@ -95,7 +112,7 @@ static bool make_teams(struct fusion *f, struct scheduled *s, const struct acces
     spec->shared_again = !can_keep_shared(s, a, t->registers_per_sm / (threads * per_sm));
     s->blocks = (int64_t)(t->n_sms * per_sm / team) * team;
     s->shared_bytes = (unsigned)shared;
-    s->n_packets = (int)s->blocks * (1 + 2 * spec->lag * phases * (spec->acc_bytes / 4));
+    s->n_packets = (int)s->blocks * (1 + 2 * spec->lag * spec->exchanges * (spec->acc_bytes / 4));
     return true;
 }
 
@@ -118,7 +135,7 @@ double walk_us(const struct target *t, const struct scheduled *s)
 {
     const struct spec *spec = &s->spec;
     int64_t n_teams = s->blocks / spec->team;
-    int64_t steps = ceil_div(s->nest->extent[VAR_r], n_teams) + spec->phases * spec->lag;
+    int64_t steps = ceil_div(s->nest->extent[VAR_r], n_teams) + spec->exchanges * spec->lag;
     double us = step_us(t, s), told = exchange_us(spec) / spec->lag;
     return (double)steps * (us > told ? us : told);
 }
@@ -159,9 +176,9 @@ bool team_rows(struct fusion *f, struct scheduled *s, const struct accesses *a)
 {
     const int most = most_threads(f->target);
     const struct asked blocks[] = {
-        {0, most / 4, 2, 0},
-        {0, most / 2, 1, 0},
-        {0, most,     1, 0}
+        {0, most / 4, 2, 0, 0},
+        {0, most / 2, 1, 0, 0},
+        {0, most,     1, 0, 0}
     };
     struct scheduled best = *s, tried;
     double best_us = 0;
@@ -189,5 +206,6 @@ bool team_as(struct fusion *f, struct scheduled *s, const struct accesses *a,
 {
     return make_teams(f, s, a,
                       (struct asked){w->of[WISH_teams], w->of[WISH_threads],
-                                     w->of[WISH_blocks_per_sm], w->of[WISH_lag]});
+                                     w->of[WISH_blocks_per_sm], w->of[WISH_lag],
+                                     w->of[WISH_exchanges]});
 }

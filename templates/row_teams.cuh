@@ -1,7 +1,7 @@
 // row_teams.cuh: chained reductions along rows that one block cannot keep on chip, each row shared
 // by a team of blocks of a cooperative launch.
 //
-// Generated before this: what rows.cuh says.
+// Generated before this: what rows.cuh says; where two phases are joined, as_whole and move_shift.
 //
 // The Spec::team blocks of a team take the row's columns between them, the same ones of every row,
 // and the teams walk through the rows.  The stages of a row, one per phase of reductions and then
@@ -15,23 +15,30 @@
 //            row k - lag ...          phase 1 ...
 //            row k - phases * lag     is stored
 //
+// Joined phases (Spec::exchanges is 1): a block goes through both of row k, the second one with the
+// shift that it found itself, and tells its results of both.  Who collects them knows the row's
+// shift, and moves each block's sums to it.
+//
 // A thread reads from shared memory what it copied there itself, so that the row needs no barrier.
 
 constexpr int warps = Spec::threads / 32;
 static_assert(Spec::threads % 32 == 0 && (warps & (warps - 1)) == 0, "a power of two of warps");
 
+constexpr bool joined = Spec::exchanges < Spec::phases;
+static_assert(!joined || (Spec::phases == 2 && Spec::exchanges == 1), "two phases at once");
+
 // Rows at work: the oldest is stored.
-constexpr int n_rows = Spec::phases * Spec::lag + 1;
+constexpr int n_rows = Spec::exchanges * Spec::lag + 1;
 
 // A row is in the ring from when it is sent for until it is stored.
 constexpr int n_slices = Spec::ahead + n_rows;
 
-// Of a team, in args.exchange: the tag that each block goes on from, then per phase some sets of
+// Of a team, in args.exchange: the tag that each block goes on from, then per exchange some sets of
 // packets, each per word of the accumulator a packet of every block.
 constexpr int words = Spec::acc_bytes / 4;
 constexpr int set_packets = words * Spec::team;
 constexpr int n_sets = 2 * Spec::lag;
-constexpr int team_packets = Spec::team + n_sets * Spec::phases * set_packets;
+constexpr int team_packets = Spec::team + n_sets * Spec::exchanges * set_packets;
 
 // From the vectors of one item to those of the next.
 constexpr index_t item_cols = (index_t)Spec::team * Spec::threads * Spec::vec;
@@ -40,6 +47,15 @@ __device__ inline index_t column_of(int item)
 {
     const index_t first = (blockIdx.x % Spec::team * Spec::threads + threadIdx.x) * Spec::vec;
     return first + item * item_cols;
+}
+
+// Columns of the row that a block of the team has.
+__device__ inline index_t columns_of(int block)
+{
+    constexpr index_t of_block = (index_t)Spec::threads * Spec::vec;
+    const index_t last = (Spec::items - 1) * item_cols + block * of_block;
+    const index_t left = last < Spec::cols ? Spec::cols - last : 0;
+    return (Spec::items - 1) * of_block + (left < of_block ? left : of_block);
 }
 
 // Only the last item may lie past the row.
@@ -112,9 +128,10 @@ template <int p>
 __device__ inline void accumulate_phase(const Args &args, const Walk &walk, const Row (&row)[1],
                                         const Elements<Spec::vec> (&kept)[Spec::items])
 {
-    if (!walk.has(walk.k - p * Spec::lag))
+    constexpr int at = joined ? 0 : p * Spec::lag;
+    if (!walk.has(walk.k - at))
         return;
-    const index_t r = walk.row(walk.k - p * Spec::lag);
+    const index_t r = walk.row(walk.k - at);
     typename Phase<p>::Acc acc[1];
     identity(acc[0]);
 #pragma unroll
@@ -122,7 +139,7 @@ __device__ inline void accumulate_phase(const Args &args, const Walk &walk, cons
         const index_t c = column_of(item);
         if (has_column(item)) {
             Elements<Spec::vec> e = kept[item];
-            read_staged(walk.region(-p * Spec::lag, item), e);
+            read_staged(walk.region(-at, item), e);
             load_elements(args, r, c, e);
             accumulate(args, r, c, row, e, acc);
         }
@@ -132,26 +149,54 @@ __device__ inline void accumulate_phase(const Args &args, const Walk &walk, cons
         found<p>(walk.k)[threadIdx.x / 32] = acc[0];
 }
 
-// The block's result of a phase to its team, by a warp of its own.
+// What the block found in a phase, in every lane of a warp.
+template <int p> __device__ inline typename Phase<p>::Acc found_by_block(int k)
+{
+    typename Phase<p>::Acc acc = found<p>(k)[threadIdx.x % warps];
+    warp_reduce<warps>(acc, [](auto &into, const auto &from) { combine(into, from); });
+    return acc;
+}
+
+// What blocks tell each other of a row at a time.
+template <int p, bool joined> struct ToldOf {
+    using Type = typename Phase<p>::Acc;
+};
+template <int p> struct ToldOf<p, true> {
+    struct Type {
+        typename Phase<p>::Acc first;
+        typename Phase<p + 1>::Acc second;
+    };
+};
+template <int p> using Told = typename ToldOf<p, joined>::Type;
+
+template <int p> __device__ inline Told<p> told_by_block(int k)
+{
+    if constexpr (joined)
+        return {found_by_block<p>(k), found_by_block<p + 1>(k)};
+    else
+        return found_by_block<p>(k);
+}
+
+// The block's result of a phase, or of the joined ones, to its team, by a warp of its own.
 template <int p> __device__ inline void send_phase(const Walk &walk)
 {
+    static_assert(sizeof(Told<p>) <= Spec::acc_bytes, "there are packets for it");
     if (!walk.has(walk.k - p * Spec::lag) || threadIdx.x / 32 != p % warps)
         return;
-    typename Phase<p>::Acc acc = found<p>(walk.k)[threadIdx.x % warps];
-    warp_reduce<warps>(acc, [](auto &into, const auto &from) { combine(into, from); });
+    const Told<p> told = told_by_block<p>(walk.k);
     const int i = walk.k - p * Spec::lag;
     if (threadIdx.x % 32 == 0)
-        send(walk.packets(p, i) + blockIdx.x % Spec::team, Spec::team, walk.tag_of_row(i), acc);
+        send(walk.packets(p, i) + blockIdx.x % Spec::team, Spec::team, walk.tag_of_row(i), told);
 }
 
 // A lane takes every 32nd block's packets of a phase, as many at a time as do not crowd its
-// registers; the first ones it asks for a step early.
+// registers; the first ones it asks for a step early.  Joined ones it needs all at once, to move
+// their shifts.
 template <int p> struct Lane {
-    using Acc = typename Phase<p>::Acc;
     static constexpr int most = (Spec::team + 31) / 32;
-    static constexpr int fit = 64 / sizeof(Acc) > 1 ? 64 / sizeof(Acc) : 1;
-    static constexpr int at_once = fit < most ? fit : most;
-    Packets<Acc, at_once> packets;
+    static constexpr int fit = 64 / sizeof(Told<p>) > 1 ? 64 / sizeof(Told<p>) : 1;
+    static constexpr int at_once = fit < most && !joined ? fit : most;
+    Packets<Told<p>, at_once> packets;
 };
 
 __device__ inline int packets_of_lane()
@@ -210,13 +255,61 @@ template <int p> __device__ inline void collect_phases(const Walk &walk, Early<p
         found<p>(walk.k)[warps] = acc;
 }
 
+// What a part of the row makes of what it found in phase 0: `row` with a shift of its own.
+template <typename Acc>
+__device__ inline void finish_own(const Args &args, index_t r, Acc acc, index_t n, Row &row)
+{
+    as_whole(acc, n);
+    finish(args, r, row, acc);
+}
+
+// The team's results of joined phases, by a warp.  row: of the row that they are of
+template <int p>
+__device__ inline void collect_joined(const Args &args, const Walk &walk, Early<p> &early, Row row)
+{
+    constexpr int most = Lane<p>::most;
+    const int lane = threadIdx.x % 32, i = walk.k - Spec::lag;
+    if (!walk.has(i) || threadIdx.x / 32 != 0)
+        return;
+    const int n = packets_of_lane();
+    Told<p> of[most];
+    early.lane.packets.receive(walk.packets(p, i) + lane, 32, Spec::team, n, walk.tag_of_row(i),
+                               of);
+    auto fold = [](auto &into, const auto &from) { combine(into, from); };
+    typename Phase<p>::Acc first;
+    typename Phase<p + 1>::Acc second;
+    identity(first);
+    identity(second);
+#pragma unroll
+    for (int j = 0; j < most; j++)
+        if (j < n)
+            combine(first, of[j].first);
+    warp_reduce<32>(first, fold);
+    Row whole = row;
+    finish(args, walk.row(i), whole, first);
+#pragma unroll
+    for (int j = 0; j < most; j++)
+        if (j < n) {
+            const index_t columns = columns_of(lane + 32 * j);
+            Row own = row;
+            finish_own(args, walk.row(i), of[j].first, columns, own);
+            move_shift(of[j].second, columns, own, whole);
+            combine(second, of[j].second);
+        }
+    warp_reduce<32>(second, fold);
+    if (lane == 0) {
+        found<p>(walk.k)[warps] = first;
+        found<p + 1>(walk.k)[warps] = second;
+    }
+}
+
 template <int p>
 __device__ inline void finish_phases(const Args &args, const Walk &walk,
                                      Row (&rows)[n_rows][1])
 {
     if constexpr (p > 0)
         finish_phases<p - 1>(args, walk, rows);
-    constexpr int at = (p + 1) * Spec::lag;
+    constexpr int at = joined ? Spec::lag : (p + 1) * Spec::lag;
     if (walk.has(walk.k - at))
         finish(args, walk.row(walk.k - at), rows[at][0], found<p>(walk.k)[warps]);
 }
@@ -265,23 +358,49 @@ __device__ inline void store_last(const Args &args, const Walk &walk, const Row 
         store_row(args, r, row[0]);
 }
 
-__device__ inline void take_step(const Args &args, const Walk &walk,
-                                 Row (&rows)[n_rows][1],
-                                 const Elements<Spec::vec> (&kept)[Spec::items],
-                                 Early<Spec::phases - 1> &early)
+// A step with joined phases.
+template <int p>
+__device__ inline void take_joined_step(const Args &args, const Walk &walk,
+                                        Row (&rows)[n_rows][1],
+                                        const Elements<Spec::vec> (&kept)[Spec::items],
+                                        Early<p> &early)
 {
     issue_row(args, walk, Spec::ahead);
-    collect_phases<Spec::phases - 1>(walk, early);
+    collect_joined<p>(args, walk, early, rows[Spec::lag][0]);
+    wait_copies<Spec::ahead>();
+    accumulate_phase<p>(args, walk, rows[0], kept);
+    __syncthreads(); // what the team found, and the warps in the first phase
+    ask_phases<p>(walk, early);
+    finish_phases<p + 1>(args, walk, rows);
+    if (walk.has(walk.k)) {
+        Row own[1] = {rows[0][0]};
+        finish_own(args, walk.row(walk.k), found_by_block<p>(walk.k),
+                   columns_of(blockIdx.x % Spec::team), own[0]);
+        accumulate_phase<p + 1>(args, walk, own, kept);
+    }
+    __syncthreads(); // what the warps found in the second one
+    send_phase<p>(walk);
+    store_last(args, walk, rows[n_rows - 1], kept);
+}
+
+// With an exchange per phase, the last of which is p.
+template <int p>
+__device__ inline void take_step(const Args &args, const Walk &walk,
+                                 Row (&rows)[n_rows][1],
+                                 const Elements<Spec::vec> (&kept)[Spec::items], Early<p> &early)
+{
+    issue_row(args, walk, Spec::ahead);
+    collect_phases<p>(walk, early);
     wait_copies<Spec::ahead>();
     accumulate_phase<0>(args, walk, rows[0], kept);
     __syncthreads(); // what the team found, and the warps in phase 0, is written before it is read
     send_phase<0>(walk);
-    ask_phases<Spec::phases - 1>(walk, early);
-    finish_phases<Spec::phases - 1>(args, walk, rows);
-    later_phases<Spec::phases - 1>(args, walk, rows, kept);
-    if constexpr (Spec::phases > 1)
+    ask_phases<p>(walk, early);
+    finish_phases<p>(args, walk, rows);
+    later_phases<p>(args, walk, rows, kept);
+    if constexpr (p > 0)
         __syncthreads(); // what the warps found in the other phases
-    send_later_phases<Spec::phases - 1>(walk);
+    send_later_phases<p>(walk);
     store_last(args, walk, rows[n_rows - 1], kept);
 }
 
@@ -306,7 +425,7 @@ template <typename A> __device__ inline void walk_rows(const A &args)
         if (has_column(item))
             load_columns(args, column_of(item), kept[item]);
     Row rows[n_rows][1] = {}, next = {};
-    Early<Spec::phases - 1> early;
+    Early<Spec::exchanges - 1> early;
     load_row(args, walk.row(0), rows[0][0]);
 #pragma unroll
     for (int i = 0; i < Spec::ahead; i++)
@@ -314,7 +433,10 @@ template <typename A> __device__ inline void walk_rows(const A &args)
     for (; walk.k < walk.n + n_rows - 1; walk.k++) {
         if (walk.has(walk.k + 1))
             load_row(args, walk.row(walk.k + 1), next);
-        take_step(args, walk, rows, kept, early);
+        if constexpr (joined)
+            take_joined_step<0>(args, walk, rows, kept, early);
+        else
+            take_step<Spec::exchanges - 1>(args, walk, rows, kept, early);
 #pragma unroll
         for (int s = n_rows - 1; s > 0; s--)
             rows[s][0] = rows[s - 1][0];

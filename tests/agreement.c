@@ -20,7 +20,8 @@ void expect_near(const struct graph *graph, const struct output *o, const void *
         double e =
             is_float ? ((double *)expected->data)[i] : (double)((int64_t *)expected->data)[i];
         double g = load_element(o->node->dtype, got, i);
-        ck_assert_msg(fabs(g - e) <= t.absolute + t.relative * fabs(e),
+        bool same = isnan(e) ? isnan(g) : g == e;
+        ck_assert_msg(same || fabs(g - e) <= t.absolute + t.relative * fabs(e),
                       "%s[%lld]: got %.9g, expected %.9g (%s)", o->name, (long long)i, g, e, spec);
     }
 }
