@@ -28,7 +28,8 @@ static void find_needs(struct emitter *e)
         const struct value *v = nest->values[i];
         uint32_t stages = e->stages[i];
         bool several = (stages & (stages - 1)) != 0;
-        e->cached[i] = several && nest->family == FAMILY_rows && e->s->spec.resident &&
+        bool lasts = !v->phase || e->s->spec.exchanges == e->s->spec.phases; // as computed at first
+        e->cached[i] = several && lasts && nest->family == FAMILY_rows && e->s->spec.resident &&
                        !e->s->spec.parked && v->kind == VALUE_op &&
                        op_info[v->node->op].cost >= DEAR;
     }

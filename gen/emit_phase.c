@@ -79,7 +79,7 @@ static const char *reduced_text(struct emitter *e, int heavy)
 
 static bool joins_phases(const struct emitter *e)
 {
-    return e->s->form == FAMILY_row_teams && e->s->spec.exchanges < e->s->spec.phases;
+    return e->s->spec.exchanges < e->s->spec.phases;
 }
 
 // What is summed beside a reduction, whose shift that sum is needed to move; NULL: nothing.

@@ -126,7 +126,8 @@ bool can_join(const struct fusion *f, const struct nest *nest)
     return all;
 }
 
-int joined_bytes(const struct nest *nest)
+// Of the accumulators of both phases.
+static int joined_bytes(const struct nest *nest)
 {
     int bytes = 0;
     for (int i = 0; i < nest->n_heavy; i++) {
@@ -135,4 +136,14 @@ int joined_bytes(const struct nest *nest)
         bytes += two ? 16 : 8;
     }
     return bytes;
+}
+
+bool join_as(const struct fusion *f, struct scheduled *s, int exchanges)
+{
+    struct spec *spec = &s->spec;
+    if (exchanges != 1 || spec->phases == 1)
+        return true;
+    spec->exchanges = 1;
+    spec->acc_bytes = joined_bytes(s->nest);
+    return can_join(f, s->nest);
 }

@@ -218,10 +218,10 @@ enum wish {
     WISH_tile_q,
     WISH_elements, // of a tile, for each thread
     WISH_threads_per_row,
-    WISH_cluster, // of a phase: the scope of its launch, as launch->cluster
-    WISH_teams,   // that the blocks of all SMs make
-    WISH_lag,     // steps
-    WISH_exchanges,
+    WISH_cluster,   // of a phase: the scope of its launch, as launch->cluster
+    WISH_teams,     // that the blocks of all SMs make
+    WISH_lag,       // steps
+    WISH_exchanges, // 1: one a row, 2: one a phase
     WISH_threads_x,
     WISH_splits,
     WISH_blocks_per_sm, // that share the columns' ranges
@@ -313,7 +313,7 @@ bool team_as(struct fusion *f, struct scheduled *s, const struct accesses *a,
 // How long teams take to walk through the rows, in microseconds.
 double walk_us(const struct target *t, const struct scheduled *s);
 
-// join.c: reductions of phase 1 that can be told together with those of phase 0
+// join.c: reductions of phase 1 whose parts can be joined together with those of phase 0
 
 struct join {
     enum join_kind { JOIN_none, JOIN_exp, JOIN_square } kind; // sum of exp(shifted), of shifted**2
@@ -322,7 +322,8 @@ struct join {
 struct join join_of(const struct nest *nest, int heavy);
 // Whether all of them can; not in strict arithmetic, since it rounds otherwise.
 bool can_join(const struct fusion *f, const struct nest *nest);
-int joined_bytes(const struct nest *nest); // of the accumulators of both phases
+// As wished; false: they cannot be joined.
+bool join_as(const struct fusion *f, struct scheduled *s, int exchanges);
 
 // tiles.c: the transposing map
 

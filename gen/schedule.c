@@ -109,7 +109,8 @@ const char *spec_text(struct gen *g, const struct scheduled *s, const char *pref
 bool schedule_as(struct fusion *f, const struct nest *nest, const struct accesses *a, int alignment,
                  const struct wishes *w, struct scheduled *out)
 {
-    struct spec spec = {.vec = 1, .phases = nest->n_phases, .cluster = 1, .team = 1};
+    struct spec spec = {
+        .vec = 1, .phases = nest->n_phases, .exchanges = nest->n_phases, .cluster = 1, .team = 1};
     *out = (struct scheduled){.nest = nest, .form = nest->family, .alignment = 1, .spec = spec};
     count_cost(f, out, a);
     out->wide_index = needs_wide_index(nest, a);

@@ -85,9 +85,8 @@ static void set_block(struct scheduled *s, int rows_per_block)
     struct spec *spec = &s->spec;
     spec->rows_per_block = rows_per_block;
     spec->threads = rows_per_block * spec->threads_per_row;
-    s->shared_bytes = spec->threads_per_row > 32
-                          ? (unsigned)(spec->threads / 32 * accumulator_bytes(s->nest))
-                          : 0;
+    s->shared_bytes =
+        spec->threads_per_row > 32 ? (unsigned)(spec->threads / 32 * spec->acc_bytes) : 0;
     int64_t groups = ceil_div(s->nest->extent[VAR_r], rows_per_block);
     s->blocks = min64(groups, INT32_MAX);
     spec->looped = !spec->resident || groups > s->blocks;
@@ -100,7 +99,8 @@ static bool share_as(struct fusion *f, struct scheduled *s, const struct accesse
     int threads = w->of[WISH_threads_per_row], block = wished(w, WISH_threads, threads);
     int64_t rows = s->nest->extent[VAR_r];
     if (block < threads || block > most_threads(f->target) || threads > next_power(vectors) ||
-        block / threads > next_power(rows))
+        block / threads > next_power(rows) || !join_as(f, s, w->of[WISH_exchanges]) ||
+        (s->spec.exchanges < s->spec.phases && (threads <= 32 || w->way == WAY_streamed)))
         return false;
     s->spec.threads_per_row = threads;
     keep_row(s, vectors, vector_bytes, w->way == WAY_streamed ? 0 : block <= 256 ? 256 : 160);

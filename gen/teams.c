@@ -21,11 +21,12 @@ enum {
     MAX_LAG = 3,
     FEW_ROWS = 12, // of a team: fewer are hardly more than what it takes to fill the pipeline
     LIKELY_PHASES = 3,
-    OWN_REGISTERS = 48 // of a thread, for all but what it keeps of what rows share
+    OWN_REGISTERS = 48, // of a thread, for all but what it keeps of what rows share
+    MOST_TOLD = 128     // bytes of joined phases that a lane has of other blocks, in registers
 };
 static const double least_us = 1.8; // of a step of teams
 
-// lag: 0: as much as there is room for; exchanges: 0: one a phase.
+// lag: 0: as much as there is room for; exchanges: as wished.
 struct asked {
     int teams, threads, blocks_per_sm, lag, exchanges;
 };
@@ -71,19 +72,6 @@ static bool share_slices(struct spec *spec, int64_t n, int64_t slice, int lag)
     return spec->ahead >= 1;
 }
 
-// How often the blocks of a team tell each other of a row; false: not as asked.
-static bool set_exchanges(struct fusion *f, struct scheduled *s, int team, int asked)
-{
-    enum { MOST_TOLD = 128 }; // bytes that a lane has of what the others tell, in registers
-    struct spec *spec = &s->spec;
-    spec->exchanges = asked ? asked : spec->phases;
-    if (spec->exchanges == spec->phases)
-        return true;
-    spec->acc_bytes = joined_bytes(s->nest);
-    return spec->exchanges == 1 && can_join(f, s->nest) &&
-           ceil_div(team, 32) * spec->acc_bytes <= MOST_TOLD;
-}
-
 // Whether the blocks of all SMs can keep rows as such teams; if so they are scheduled that way.
 static bool make_teams(struct fusion *f, struct scheduled *s, const struct accesses *a,
                        struct asked asked)
@@ -96,8 +84,9 @@ static bool make_teams(struct fusion *f, struct scheduled *s, const struct acces
     int64_t vectors = ceil_div(s->nest->extent[VAR_c], spec->vec);
     int64_t room = min64(t->shared_per_block, t->shared_per_sm / per_sm) - 1024;
     if (!t->teams || !bytes || team < 2 || threads % 32 || threads * per_sm > most_threads(t) ||
-        rows < asked.teams || vectors < (int64_t)threads * team ||
-        !set_exchanges(f, s, team, asked.exchanges))
+        rows < asked.teams || vectors < (int64_t)threads * team || !join_as(f, s, asked.exchanges))
+        return false;
+    if (spec->exchanges < phases && ceil_div(team, 32) * spec->acc_bytes > MOST_TOLD)
         return false;
     int64_t items = ceil_div(vectors, (int64_t)threads * team), slice = items * threads * bytes;
     int64_t at = ceil_div(2 * phases * (threads / 32 + 1) * spec->acc_bytes, 128) * 128;

@@ -1,7 +1,7 @@
 // row_teams.cuh: chained reductions along rows that one block cannot keep on chip, each row shared
 // by a team of blocks of a cooperative launch.
 //
-// Generated before this: what rows.cuh says; where two phases are joined, as_whole and move_shift.
+// Generated before this: what rows.cuh says.
 //
 // The Spec::team blocks of a team take the row's columns between them, the same ones of every row,
 // and the teams walk through the rows.  The stages of a row, one per phase of reductions and then
@@ -15,17 +15,14 @@
 //            row k - lag ...          phase 1 ...
 //            row k - phases * lag     is stored
 //
-// Joined phases (Spec::exchanges is 1): a block goes through both of row k, the second one with the
-// shift that it found itself, and tells its results of both.  Who collects them knows the row's
-// shift, and moves each block's sums to it.
+// Joined phases (joined.cuh): a block goes through both of row k, and tells its results of both.
 //
 // A thread reads from shared memory what it copied there itself, so that the row needs no barrier.
 
+#include "joined.cuh"
+
 constexpr int warps = Spec::threads / 32;
 static_assert(Spec::threads % 32 == 0 && (warps & (warps - 1)) == 0, "a power of two of warps");
-
-constexpr bool joined = Spec::exchanges < Spec::phases;
-static_assert(!joined || (Spec::phases == 2 && Spec::exchanges == 1), "two phases at once");
 
 // Rows at work: the oldest is stored.
 constexpr int n_rows = Spec::exchanges * Spec::lag + 1;
@@ -52,10 +49,7 @@ __device__ inline index_t column_of(int item)
 // Columns of the row that a block of the team has.
 __device__ inline index_t columns_of(int block)
 {
-    constexpr index_t of_block = (index_t)Spec::threads * Spec::vec;
-    const index_t last = (Spec::items - 1) * item_cols + block * of_block;
-    const index_t left = last < Spec::cols ? Spec::cols - last : 0;
-    return (Spec::items - 1) * of_block + (left < of_block ? left : of_block);
+    return columns_of_part(block, (index_t)Spec::threads * Spec::vec, item_cols);
 }
 
 // Only the last item may lie past the row.
@@ -162,10 +156,7 @@ template <int p, bool joined> struct ToldOf {
     using Type = typename Phase<p>::Acc;
 };
 template <int p> struct ToldOf<p, true> {
-    struct Type {
-        typename Phase<p>::Acc first;
-        typename Phase<p + 1>::Acc second;
-    };
+    using Type = Both<p>;
 };
 template <int p> using Told = typename ToldOf<p, joined>::Type;
 
@@ -255,51 +246,24 @@ template <int p> __device__ inline void collect_phases(const Walk &walk, Early<p
         found<p>(walk.k)[warps] = acc;
 }
 
-// What a part of the row makes of what it found in phase 0: `row` with a shift of its own.
-template <typename Acc>
-__device__ inline void finish_own(const Args &args, index_t r, Acc acc, index_t n, Row &row)
-{
-    as_whole(acc, n);
-    finish(args, r, row, acc);
-}
-
 // The team's results of joined phases, by a warp.  row: of the row that they are of
 template <int p>
-__device__ inline void collect_joined(const Args &args, const Walk &walk, Early<p> &early, Row row)
+__device__ inline void collect_joined(const Args &args, const Walk &walk, Early<p> &early,
+                                      const Row &row)
 {
-    constexpr int most = Lane<p>::most;
     const int lane = threadIdx.x % 32, i = walk.k - Spec::lag;
     if (!walk.has(i) || threadIdx.x / 32 != 0)
         return;
     const int n = packets_of_lane();
-    Told<p> of[most];
+    Both<p> of[Lane<p>::most];
     early.lane.packets.receive(walk.packets(p, i) + lane, 32, Spec::team, n, walk.tag_of_row(i),
                                of);
-    auto fold = [](auto &into, const auto &from) { combine(into, from); };
-    typename Phase<p>::Acc first;
-    typename Phase<p + 1>::Acc second;
-    identity(first);
-    identity(second);
-#pragma unroll
-    for (int j = 0; j < most; j++)
-        if (j < n)
-            combine(first, of[j].first);
-    warp_reduce<32>(first, fold);
-    Row whole = row;
-    finish(args, walk.row(i), whole, first);
-#pragma unroll
-    for (int j = 0; j < most; j++)
-        if (j < n) {
-            const index_t columns = columns_of(lane + 32 * j);
-            Row own = row;
-            finish_own(args, walk.row(i), of[j].first, columns, own);
-            move_shift(of[j].second, columns, own, whole);
-            combine(second, of[j].second);
-        }
-    warp_reduce<32>(second, fold);
+    const Both<p> all = join_parts<p, 32>(args, walk.row(i), row, of, n, [&](int j) {
+        return columns_of(lane + 32 * j);
+    });
     if (lane == 0) {
-        found<p>(walk.k)[warps] = first;
-        found<p + 1>(walk.k)[warps] = second;
+        found<p>(walk.k)[warps] = all.first;
+        found<p + 1>(walk.k)[warps] = all.second;
     }
 }
 
@@ -374,8 +338,8 @@ __device__ inline void take_joined_step(const Args &args, const Walk &walk,
     finish_phases<p + 1>(args, walk, rows);
     if (walk.has(walk.k)) {
         Row own[1] = {rows[0][0]};
-        finish_own(args, walk.row(walk.k), found_by_block<p>(walk.k),
-                   columns_of(blockIdx.x % Spec::team), own[0]);
+        finish_part(args, walk.row(walk.k), found_by_block<p>(walk.k),
+                    columns_of(blockIdx.x % Spec::team), own[0]);
         accumulate_phase<p + 1>(args, walk, own, kept);
     }
     __syncthreads(); // what the warps found in the second one

@@ -51,6 +51,8 @@ template <int p, typename Acc> __device__ inline void reduce_row(Acc &acc, int t
         reduce_cluster<p>(acc, turn);
 }
 
+#include "joined.cuh"
+
 __device__ inline index_t column_of(index_t item)
 {
     index_t thread = threadIdx.x % Spec::threads_per_row;
@@ -134,6 +136,62 @@ template <int p> struct Phases {
     }
 };
 
+// Joined phases, of which each warp has a part.
+template <int p>
+__device__ inline void run_joined(const Args &args, index_t r, bool live, Row (&row)[1],
+                                  Elements<Spec::vec> (&e)[Spec::items])
+{
+    constexpr int warps = Spec::threads_per_row > 32 ? Spec::threads_per_row / 32 : 1;
+    static_assert(!joined || (Spec::cluster == 1 && Spec::parked == 0), "a block has the row");
+    static_assert(!joined || (warps > 1 && (warps & (warps - 1)) == 0), "a power of two of warps");
+    auto fold = [](auto &into, const auto &from) { combine(into, from); };
+    auto columns_of = [](int warp) {
+        return columns_of_part(warp, 32 * Spec::vec, (index_t)Spec::threads_per_row * Spec::vec);
+    };
+    const int lane = threadIdx.x % 32, warp = threadIdx.x % Spec::threads_per_row / 32;
+    typename Phase<p>::Acc first[1];
+    typename Phase<p + 1>::Acc second[1];
+    Row own[1] = {row[0]};
+    identity(first[0]);
+    identity(second[0]);
+#pragma unroll
+    for (int i = 0; i < Spec::items; i++)
+        if (live && column_of(i) < Spec::cols)
+            accumulate(args, r, column_of(i), row, e[i], first);
+    warp_reduce<32>(first[0], fold);
+    if (live)
+        finish_part(args, r, first[0], columns_of(warp), own[0]);
+#pragma unroll
+    for (int i = 0; i < Spec::items; i++)
+        if (live && column_of(i) < Spec::cols)
+            accumulate(args, r, column_of(i), own, e[i], second);
+    warp_reduce<32>(second[0], fold);
+    Both<p> *shared = (Both<p> *)dynamic_shared() + threadIdx.x / Spec::threads_per_row * warps;
+    if (lane == 0)
+        shared[warp] = {first[0], second[0]};
+    __syncthreads(); // every warp's part is written before any is read
+    Both<p> of[1] = {shared[lane % warps]};
+    const Both<p> all = join_parts<p, warps>(args, r, row[0], of, 1,
+                                             [&](int) { return columns_of(lane % warps); });
+    if constexpr (Spec::looped)
+        __syncthreads(); // every part is read before those of the next row are written
+    if (live) {
+        finish(args, r, row[0], all.first);
+        finish(args, r, row[0], all.second);
+    }
+}
+
+// All phases of a row in registers.
+template <int phases = Spec::phases>
+__device__ inline void run_phases(const Args &args, index_t r, bool live, Row (&row)[1],
+                                  Elements<Spec::vec> (&e)[Spec::items], int turn = 0)
+{
+    if constexpr (joined)
+        run_joined<phases - 2>(args, r, live, row, e);
+    else
+        Phases<phases - 1>::run(args, r, live, row, e, turn);
+}
+
 __device__ inline void resident_row(const Args &args, index_t r, bool live, Row (&row)[1])
 {
     Elements<Spec::vec> e[Spec::items];
@@ -143,7 +201,7 @@ __device__ inline void resident_row(const Args &args, index_t r, bool live, Row 
             load_staged(args, r, column_of(i), e[i]);
             load_elements(args, r, column_of(i), e[i]);
         }
-    Phases<Spec::phases - 1>::run(args, r, live, row, e);
+    run_phases(args, r, live, row, e);
 #pragma unroll
     for (int i = 0; i < Spec::items; i++)
         if (live && column_of(i) < Spec::cols) {
@@ -196,7 +254,7 @@ __device__ inline void arrived_row(const Args &args, index_t r, int buffer, Row 
             read_staged(staged_region(buffer, i), e[i]);
             load_elements(args, r, column_of(i), e[i]);
         }
-    Phases<Spec::phases - 1>::run(args, r, live, row, e);
+    run_phases(args, r, live, row, e);
 #pragma unroll
     for (int i = 0; i < Spec::items; i++)
         if (live && column_of(i) < Spec::cols)
@@ -301,7 +359,7 @@ __device__ inline void staged_clusters(const Args &args)
                 load_elements(args, r, column_of(i), e[i]);
             }
         issue_row(args, r + gridDim.x / Spec::cluster, next);
-        Phases<Spec::phases - 1>::run(args, r, true, row, e, turn);
+        run_phases(args, r, true, row, e, turn);
 #pragma unroll
         for (int i = 0; i < Spec::items; i++)
             if (column_of(i) < Spec::cols) {

@@ -34,6 +34,7 @@ static const struct {
     {"kernels",      kernels_suite     },
     {"long_rows",    long_rows_suite   },
     {"teams",        teams_suite       },
+    {"joined",       joined_suite      },
     {"stitch",       stitch_suite      },
     {"beside",       beside_suite      },
     {"determinism",  determinism_suite },

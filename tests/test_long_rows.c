@@ -46,7 +46,7 @@ static const struct probe {
     {weighed,    "f64",  3002,  8,  false},
 };
 
-static const struct target *small_target(void)
+static const struct target *tiny_target(void)
 {
     static struct target t;
     t = *target_find("sm_90a");
@@ -99,8 +99,7 @@ START_TEST(clusters_agree_with_the_reference)
     struct compiled c;
     char *text = typed(probe->text, probe->dtype);
     compile_right_text(
-        &c, text,
-        &(struct compile_options){.target = small_target(), .sizes = sizes, .n_sizes = 2});
+        &c, text, &(struct compile_options){.target = tiny_target(), .sizes = sizes, .n_sizes = 2});
     struct program *p = &c.program;
     ck_assert_int_eq(p->n_kernels, 1);
     const struct kernel *k = &p->kernels[0];

@@ -36,6 +36,7 @@ Suite *index_suite(void);
 Suite *kernels_suite(void);
 Suite *long_rows_suite(void);
 Suite *teams_suite(void);
+Suite *joined_suite(void);
 Suite *stitch_suite(void);
 Suite *beside_suite(void);
 Suite *determinism_suite(void);
