@@ -36,6 +36,7 @@ static const struct {
     {"teams",        teams_suite       },
     {"joined",       joined_suite      },
     {"stitch",       stitch_suite      },
+    {"phases",       phases_suite      },
     {"beside",       beside_suite      },
     {"determinism",  determinism_suite },
     {"random",       random_suite      },

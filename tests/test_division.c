@@ -5,6 +5,7 @@
 #include "tests/compiled.h"
 #include "tests/exact.h"
 #include "tests/on_host.h"
+#include "tests/operands.h"
 #include "tests/tests.h"
 #include <math.h>
 #include <stdio.h>
@@ -12,20 +13,6 @@
 #include <string.h>
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
-
-static float of_bits(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
 
 // What divisor() takes for granted: in units of the last place of 1 / d, for d in [1, 2).
 START_TEST(one_step_from_within_an_ulp_makes_the_nearest_reciprocal)
@@ -66,90 +53,6 @@ END_TEST
 static const struct kernel dividing = DIVIDING("divide_by");
 static const struct kernel dividing_narrow = DIVIDING("divide_narrow");
 
-static uint64_t state;
-
-static uint32_t random_bits(void)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(state >> 32);
-}
-
-static const float edges[] = {0,         0x1p-149f, 0x1p-127f, 0x1p-126f,      0x1p-102f,
-                              0x1p-101f, 0x1p-100f, 0x1p-23f,  0x1.fffffep-1f, 1,
-                              3,         0x1p64f,   0x1p125f,  0x1p126f,       0x1.fffffep127f,
-                              INFINITY,  NAN,       1e-38f,    3e38f};
-
-// Some steps from an edge, of either sign.
-static float near_edge(void)
-{
-    uint32_t steps = random_bits() % 5, bits = bits_of(edges[random_bits() % COUNT(edges)]);
-    return of_bits((bits < 2 ? bits + steps : bits + steps - 2) | (random_bits() & 1u << 31));
-}
-
-static float of_exponent(uint32_t exponent)
-{
-    static const uint32_t significands[] = {0, 1, 0x7fffff, 0x7ffffe, 0x400000};
-    uint32_t r = random_bits(), significand = r & 0x7fffff;
-    if (r >> 29 == 0)
-        significand = significands[random_bits() % COUNT(significands)];
-    return of_bits((r & 1u << 31) | exponent << 23 | significand);
-}
-
-static float of_exponents(uint32_t from, uint32_t to)
-{
-    return of_exponent(from + random_bits() % (to - from + 1));
-}
-
-static float some_zero(void)
-{
-    return of_bits(random_bits() & 1u << 31);
-}
-
-enum kind { ANY, ZEROS, SOME_ZEROS, SMALL, SUBNORMAL, LARGE, TIES, HALFWAY, ORDINARY, N_KINDS };
-
-static float divisor_of(enum kind kind)
-{
-    switch (kind) {
-    case ANY:
-    case ZEROS:
-        return random_bits() & 1 ? near_edge() : of_exponents(0, 255);
-    case SUBNORMAL:
-        return of_exponents(130, 250);
-    case LARGE:
-        return of_exponents(248, 254);
-    case TIES:
-        return (float)(3 + random_bits() % 61) * 0x1p20f;
-    default:
-        return of_exponents(100, 150);
-    }
-}
-
-static float numerator_of(enum kind kind, float d)
-{
-    float q, next;
-    switch (kind) {
-    case ANY:
-        return random_bits() & 1 ? near_edge() : of_exponents(0, 255);
-    case ZEROS:
-        return some_zero();
-    case SOME_ZEROS:
-        return random_bits() & 1 ? some_zero() : of_exponents(100, 150);
-    case SMALL:
-        return of_exponents(10, 40);
-    case SUBNORMAL: // the quotient
-        return of_exponent((bits_of(d) >> 23 & 255) - 126 - random_bits() % 4);
-    case LARGE:
-        return of_exponents(230, 254);
-    case TIES: // halfway between two subnormal quotients
-        return (float)((double)d * (2 * (random_bits() % 1024) + 1) * 0x1p-150);
-    case HALFWAY: // nearly
-        q = of_exponents(120, 135), next = of_bits(bits_of(q) + 1);
-        return (float)((double)d * ((double)q + (double)next) / 2);
-    default:
-        return of_exponents(90, 160);
-    }
-}
-
 enum { ROWS = 1 << 18 };
 
 static void fill(float *n, float *d)
@@ -168,7 +71,7 @@ static void divide(const struct kernel *kernel, bool (*is_right)(float n, float 
     float *n = calloc(8 * ROWS, sizeof *n), *q = calloc(8 * ROWS, sizeof *q);
     float *d = calloc(ROWS, sizeof *d);
     int rows = has_address_sanitizer() ? ROWS / 4 : ROWS;
-    state = 1;
+    seed_operands(1);
     fill(n, d);
     assert_ran(launch_kernel(library, kernel, false, (void *const[]){n, d, q, &rows}));
     for (int i = 0; i < 8 * rows; i++)
@@ -296,7 +199,7 @@ START_TEST(programs_divide_any_rows_as_one_by_one)
     int n_rows = exact_on_gpu() ? 1 << 17 : 1 << 11, n = n_rows * COLUMNS;
     double *x = calloc((size_t)n, sizeof *x), *d = calloc((size_t)n, sizeof *d);
     double *right = calloc((size_t)n, sizeof *right);
-    state = 2;
+    seed_operands(2);
     for (int i = 0; i < n_rows; i++) {
         enum kind kind = random_bits() % N_KINDS;
         float divisor = divisor_of(kind);

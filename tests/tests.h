@@ -38,6 +38,7 @@ Suite *long_rows_suite(void);
 Suite *teams_suite(void);
 Suite *joined_suite(void);
 Suite *stitch_suite(void);
+Suite *phases_suite(void);
 Suite *beside_suite(void);
 Suite *determinism_suite(void);
 Suite *random_suite(void);
