@@ -170,39 +170,40 @@ static void print_caret(const char *line, const char *end, struct span at, FILE 
     fputc('\n', out);
 }
 
-// *start: of the line.
-static struct position position_in(const struct source *source, const char *at, const char **start)
+// From the line it begins with on, to the one that has it.
+static struct position position_in(const struct source *source, const char *at,
+                                   struct text_line *line)
 {
-    const char *line = source->text;
-    int64_t number = 1;
-    for (const char *n; (n = memchr(line, '\n', (size_t)(at - line))); number++)
-        line = n + 1;
-    *start = line;
-    return (struct position){number, n_characters(line, at) + 1};
+    if (!line->start || at < line->start)
+        *line = (struct text_line){source->text, 1};
+    for (const char *n; (n = memchr(line->start, '\n', (size_t)(at - line->start)));)
+        line->start = n + 1, line->number++;
+    return (struct position){line->number, n_characters(line->start, at) + 1};
 }
 
-bool find_position(const struct gen *g, struct span at, struct position *out)
+bool find_position(const struct gen *g, struct span at, struct text_line *from,
+                   struct position *out)
 {
-    const char *start;
     if (!lies_in(g->source, at.at))
         return false;
-    *out = position_in(g->source, at.at, &start);
+    *out = position_in(g->source, at.at, from);
     return true;
 }
 
 static void print_place(const struct source *source, const struct diag *d, const char *what,
                         FILE *out)
 {
-    const char *line, *text_end = source->text + source->n_bytes;
+    struct text_line line = {NULL, 0};
+    const char *text_end = source->text + source->n_bytes;
     struct position place = position_in(source, d->at.at, &line);
     const char *end = memchr(d->at.at, '\n', (size_t)(text_end - d->at.at));
     if (!end)
         end = text_end;
-    if (end > line && end > d->at.at && end[-1] == '\r')
+    if (end > line.start && end > d->at.at && end[-1] == '\r')
         end--;
     fprintf(out, "%s:%lld:%lld: %s: %s\n", source->name, (long long)place.line,
             (long long)place.column, what, d->message);
-    print_caret(line, end, d->at, out);
+    print_caret(line.start, end, d->at, out);
 }
 
 static void print_rest(int n, const char *what, FILE *out)

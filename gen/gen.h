@@ -73,8 +73,15 @@ void diag_print(const struct gen *g, FILE *out);
 struct position {
     int64_t line, column; // from 1; columns count characters
 };
+// A line of the source: {NULL} before the first search, then where the last one ended, from which
+// the next one goes on.
+struct text_line {
+    const char *start;
+    int64_t number;
+};
 // false: not in the source
-bool find_position(const struct gen *g, struct span at, struct position *out);
+bool find_position(const struct gen *g, struct span at, struct text_line *from,
+                   struct position *out);
 
 // dtypes.def, ops.def
 

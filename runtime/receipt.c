@@ -32,11 +32,11 @@ static void excerpt(struct span at, char text[EXCERPT + 4])
 }
 
 // "FILE:LINE:COLUMN", the caller's; NULL: nowhere.
-static char *place_text(const quern_plan *plan, struct span at)
+static char *place_text(const quern_plan *plan, struct span at, struct text_line *from)
 {
     struct position position;
     char *text;
-    if (!find_position(&plan->gen, at, &position) ||
+    if (!find_position(&plan->gen, at, from, &position) ||
         asprintf(&text, "%s:%lld:%lld", plan->gen.source->name, (long long)position.line,
                  (long long)position.column) < 0)
         return NULL;
@@ -50,9 +50,10 @@ static void print_saved(FILE *out, double flops, double bytes)
     print_amount(out, bytes, "B");
 }
 
-static void print_rule(FILE *out, const quern_plan *plan, const struct receipt_line *line)
+static void print_rule(FILE *out, const quern_plan *plan, const struct receipt_line *line,
+                       struct text_line *from)
 {
-    char text[EXCERPT + 4], *place = place_text(plan, line->at);
+    char text[EXCERPT + 4], *place = place_text(plan, line->at, from);
     fprintf(out, "\n  %s, %s: ", line->rule, rule_class_name[line->class]);
     print_saved(out, line->saved_flops, line->saved_bytes);
     if (place) {
@@ -66,6 +67,7 @@ void print_rules(FILE *out, const quern_plan *plan)
 {
     const struct receipt *receipt = &plan->program.receipt;
     double flops = 0, bytes = 0;
+    struct text_line from = {NULL, 0};
     if (!receipt->n_lines)
         return;
     for (int i = 0; i < receipt->n_lines; i++) {
@@ -77,14 +79,14 @@ void print_rules(FILE *out, const quern_plan *plan)
             receipt->n_lines == 1 ? "s" : "");
     print_saved(out, flops, bytes);
     for (int i = 0; i < receipt->n_lines; i++)
-        print_rule(out, plan, &receipt->lines[i]);
+        print_rule(out, plan, &receipt->lines[i], &from);
     fputc('\n', out);
 }
 
 // A file's name may be any bytes, and JSON has text alone.
-static json_t *place_json(const quern_plan *plan, struct span at)
+static json_t *place_json(const quern_plan *plan, struct span at, struct text_line *from)
 {
-    char *text = place_text(plan, at);
+    char *text = place_text(plan, at, from);
     json_t *json = text ? json_string(text) : NULL;
     free(text);
     return json ? json : json_null();
@@ -95,11 +97,12 @@ json_t *rules_json(const quern_plan *plan)
     const struct receipt *receipt = &plan->program.receipt;
     double us = 1e6 / plan->target.f32_flops;
     json_t *rules = json_array();
+    struct text_line from = {NULL, 0};
     for (int i = 0; i < receipt->n_lines; i++) {
         const struct receipt_line *line = &receipt->lines[i];
         json_array_append_new(rules, json_pack("{s:s, s:s, s:o, s:f, s:f, s:f}", "name", line->rule,
                                                "class", rule_class_name[line->class], "at",
-                                               place_json(plan, line->at), "saved_flops",
+                                               place_json(plan, line->at, &from), "saved_flops",
                                                line->saved_flops, "saved_bytes", line->saved_bytes,
                                                "saved_us", us * line->saved_time));
     }

@@ -70,6 +70,33 @@ START_TEST(reports_come_in_order_and_by_severity)
 }
 END_TEST
 
+// A search goes on from where the last one ended, and begins anew for what lies before that.
+START_TEST(places_are_found_in_any_order)
+{
+    static const struct {
+        const char *part;
+        int64_t line, column;
+    } parts[] = {
+        {"two",  2, 1},
+        {"six",  4, 1},
+        {"five", 3, 3},
+        {"one",  1, 1},
+        {"six",  4, 1},
+        {"five", 3, 3},
+    };
+    struct report r;
+    struct text_line from = {NULL, 0};
+    struct position at;
+    open_report(&r, "one\ntwo\n  five\nsix");
+    for (int i = 0; i < (int)(sizeof parts / sizeof *parts); i++) {
+        ck_assert(find_position(&r.g, find(&r, parts[i].part), &from, &at));
+        ck_assert_int_eq(at.line, parts[i].line);
+        ck_assert_int_eq(at.column, parts[i].column);
+    }
+    ck_assert(!find_position(&r.g, (struct span){NULL, 0}, &from, &at));
+}
+END_TEST
+
 START_TEST(tabs_and_wide_characters_keep_the_caret_in_place)
 {
     struct report r;
@@ -192,6 +219,7 @@ Suite *diag_suite(void)
     TCase *c = tcase_create("diag");
     tcase_add_test(c, a_report_shows_place_line_and_caret);
     tcase_add_test(c, reports_come_in_order_and_by_severity);
+    tcase_add_test(c, places_are_found_in_any_order);
     tcase_add_test(c, tabs_and_wide_characters_keep_the_caret_in_place);
     tcase_add_test(c, bytes_that_no_terminal_shows_become_question_marks);
     tcase_add_test(c, a_place_at_the_end_of_the_text_has_a_caret);
