@@ -144,6 +144,7 @@ __device__ inline void run_joined(const Args &args, index_t r, bool live, Row (&
     constexpr int warps = Spec::threads_per_row > 32 ? Spec::threads_per_row / 32 : 1;
     static_assert(!joined || (Spec::cluster == 1 && Spec::parked == 0), "a block has the row");
     static_assert(!joined || (warps > 1 && (warps & (warps - 1)) == 0), "a power of two of warps");
+    static_assert(sizeof(Both<p>) <= Spec::acc_bytes, "there is shared memory for it");
     auto fold = [](auto &into, const auto &from) { combine(into, from); };
     auto columns_of = [](int warp) {
         return columns_of_part(warp, 32 * Spec::vec, (index_t)Spec::threads_per_row * Spec::vec);

@@ -40,7 +40,7 @@ static float uneven(int row, int column, int n, float noise)
     case 11:
         return 300; // whose exp is infinite
     case 12:
-        return column % 2 ? 1e17f : -1e17f + 1e13f * noise;
+        return column % 2 ? 1e16f : -1e16f + 1e12f * noise;
     case 13:
         return at < 0.9f ? 1e-30f * noise : 1e15f;
     case 14:
@@ -108,6 +108,39 @@ START_TEST(parts_of_a_row_may_be_unlike)
         data_expect(&d);
         data_run(&d, library, c.program.kernels[0].grid[0], reversed);
     }
+    data_close(&d);
+    host_unload(library);
+    compiled_free(&c);
+}
+END_TEST
+
+// More blocks than a warp has lanes: some lanes take in two parts, of which some have fewer
+// columns.
+START_TEST(parts_may_be_more_than_lanes)
+{
+    enum { N = 41988 };
+    static const char text[] = "program p(M, N)\ninput x : f32[M, N]\n"
+                               "output y = softmax(x, axis = 1)\noutput v = var(x, axis = 1)\n";
+    struct size sizes[] = {
+        {"M", M},
+        {"N", N}
+    };
+    struct target large = *small_target();
+    struct compiled c;
+    struct data d;
+    large.n_sms = 40;
+    compile_with(
+        &c, text,
+        &(struct compile_options){.target = &large, .sizes = sizes, .n_sizes = 2, .separate = true},
+        (const char *const[]){" team=40 ", " phases=2 exchanges=1 ", " lag=1 ", NULL});
+    struct host_library *library = load_kernels(c.program.kernels, 1, NULL);
+    data_open(&d, &c);
+    data_fill(&d, 3);
+    float *x = d.at[c.program.arguments[0]];
+    for (int i = 0; i < M * N; i++)
+        x[i] = uneven(i / N, i % N, N, x[i]);
+    data_expect(&d);
+    data_run(&d, library, 40, false);
     data_close(&d);
     host_unload(library);
     compiled_free(&c);
@@ -219,6 +252,7 @@ Suite *joined_suite(void)
     TCase *t = tcase_create("joined");
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, parts_of_a_row_may_be_unlike, 0, 2 * N_FORMS);
+    tcase_add_test(t, parts_may_be_more_than_lanes);
     tcase_add_loop_test(t, joined_phases_agree_with_the_reference, 0, 2 * N_PROGRAMS);
     tcase_add_loop_test(t, what_is_no_shift_is_not_joined, 0, N_APART);
     tcase_add_test(t, strict_arithmetic_joins_nothing);
