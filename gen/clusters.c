@@ -99,7 +99,7 @@ static bool share(struct fusion *f, struct scheduled *s, int threads, int cluste
     int64_t items = vectors;
     if (items > KEPT_BYTES / vector_bytes)
         items = KEPT_BESIDE_PARKED / vector_bytes;
-    int64_t at = (threads / 32 + 2 * cluster) * spec->acc_bytes;
+    int64_t at = 2 * (threads / 32 + cluster) * spec->acc_bytes;
     int64_t staging_at = ceil_div(at, 128) * 128;
     int64_t parked = vectors - items;
     int64_t shared = parked ? staging_at + parked * threads * staged_bytes : at;

@@ -86,7 +86,7 @@ static void set_block(struct scheduled *s, int rows_per_block)
     spec->rows_per_block = rows_per_block;
     spec->threads = rows_per_block * spec->threads_per_row;
     s->shared_bytes =
-        spec->threads_per_row > 32 ? (unsigned)(spec->threads / 32 * spec->acc_bytes) : 0;
+        spec->threads_per_row > 32 ? (unsigned)(2 * (spec->threads / 32) * spec->acc_bytes) : 0;
     int64_t groups = ceil_div(s->nest->extent[VAR_r], rows_per_block);
     s->blocks = min64(groups, INT32_MAX);
     spec->looped = !spec->resident || groups > s->blocks;

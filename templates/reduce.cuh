@@ -43,8 +43,9 @@ __device__ __forceinline__ void warp_reduce(Acc &acc, Combine combine)
 
 // Over groups of THREADS consecutive threads (a multiple of 32).  Every thread of the block calls
 // it, with its group's own slice of shared memory, THREADS / 32 accumulators long (not needed, and
-// no barrier, for 32 threads). Each thread gets its group's result.
-template <int THREADS, typename Acc, typename Combine>
+// no barrier, for 32 threads).  Each thread gets its group's result.  again: it may be called with
+// the same slice before the block's next barrier.
+template <int THREADS, bool again = true, typename Acc, typename Combine>
 __device__ __forceinline__ void block_reduce(Acc &acc, Combine combine, Acc *shared)
 {
     static_assert(THREADS % 32 == 0 && THREADS >= 32, "whole warps");
@@ -63,6 +64,7 @@ __device__ __forceinline__ void block_reduce(Acc &acc, Combine combine, Acc *sha
             for (int i = 1; i < warps; i++)
                 combine(acc, shared[i]);
         }
-        __syncthreads(); // every result is read before the next call writes there
+        if constexpr (again)
+            __syncthreads(); // every result is read before the next call writes there
     }
 }

@@ -23,7 +23,8 @@
 // was there comes to after reading it.  turn: phases of the rows before this one
 template <int p, typename Acc> __device__ inline void reduce_cluster(Acc &acc, int turn)
 {
-    const int slots_at = (Spec::threads / 32 + (p + turn) % 2 * Spec::cluster) * Spec::acc_bytes;
+    const int slots_at =
+        (2 * (Spec::threads / 32) + (p + turn) % 2 * Spec::cluster) * Spec::acc_bytes;
     Acc *slots = (Acc *)(dynamic_shared() + slots_at);
     if constexpr (p == 0 && !Spec::staged)
         cluster_wait(); // every block has begun, so that its shared memory is there
@@ -37,6 +38,7 @@ template <int p, typename Acc> __device__ inline void reduce_cluster(Acc &acc, i
 }
 
 // Every thread of the block takes part, those past the last row too: barriers count all of them.
+// The sets of slots take turns here too, so that one barrier a phase is enough.
 template <int p, typename Acc> __device__ inline void reduce_row(Acc &acc, int turn)
 {
     auto fold = [](Acc &into, const Acc &from) { combine(into, from); };
@@ -44,8 +46,10 @@ template <int p, typename Acc> __device__ inline void reduce_row(Acc &acc, int t
         warp_reduce<Spec::threads_per_row>(acc, fold);
     } else {
         constexpr int warps = Spec::threads_per_row / 32;
-        Acc *shared = (Acc *)dynamic_shared() + threadIdx.x / Spec::threads_per_row * warps;
-        block_reduce<Spec::threads_per_row>(acc, fold, shared);
+        const int set = Spec::phases % 2 ? (p + turn) % 2 : p % 2;
+        Acc *shared = (Acc *)(dynamic_shared() + set * (Spec::threads / 32) * Spec::acc_bytes) +
+                      threadIdx.x / Spec::threads_per_row * warps;
+        block_reduce<Spec::threads_per_row, false>(acc, fold, shared);
     }
     if constexpr (Spec::cluster > 1)
         reduce_cluster<p>(acc, turn);
@@ -110,10 +114,11 @@ template <int p> struct Phases {
     }
 
     // The row from memory.  Two levels of accumulators, so that no sum is one long chain.
-    static __device__ inline void stream(const Args &args, index_t r, bool live, Row (&row)[1])
+    static __device__ inline void stream(const Args &args, index_t r, bool live, Row (&row)[1],
+                                         int turn)
     {
         if constexpr (p > 0)
-            Phases<p - 1>::stream(args, r, live, row);
+            Phases<p - 1>::stream(args, r, live, row, turn);
         constexpr index_t n_items = (Spec::cols + Spec::vec * Spec::threads_per_row - 1) /
                                     (Spec::vec * Spec::threads_per_row);
         typename Phase<p>::Acc acc[1];
@@ -130,7 +135,7 @@ template <int p> struct Phases {
                 }
             combine(acc[0], part[0]);
         }
-        reduce_row<p>(acc[0], 0);
+        reduce_row<p>(acc[0], turn);
         if (live)
             finish(args, r, row[0], acc[0]);
     }
@@ -193,7 +198,8 @@ __device__ inline void run_phases(const Args &args, index_t r, bool live, Row (&
         Phases<phases - 1>::run(args, r, live, row, e, turn);
 }
 
-__device__ inline void resident_row(const Args &args, index_t r, bool live, Row (&row)[1])
+__device__ inline void resident_row(const Args &args, index_t r, bool live, Row (&row)[1],
+                                    int turn = 0)
 {
     Elements<Spec::vec> e[Spec::items];
 #pragma unroll
@@ -202,7 +208,7 @@ __device__ inline void resident_row(const Args &args, index_t r, bool live, Row 
             load_staged(args, r, column_of(i), e[i]);
             load_elements(args, r, column_of(i), e[i]);
         }
-    run_phases(args, r, live, row, e);
+    run_phases(args, r, live, row, e, turn);
 #pragma unroll
     for (int i = 0; i < Spec::items; i++)
         if (live && column_of(i) < Spec::cols) {
@@ -211,9 +217,10 @@ __device__ inline void resident_row(const Args &args, index_t r, bool live, Row 
         }
 }
 
-__device__ inline void streamed_row(const Args &args, index_t r, bool live, Row (&row)[1])
+__device__ inline void streamed_row(const Args &args, index_t r, bool live, Row (&row)[1],
+                                    int turn)
 {
-    Phases<Spec::phases - 1>::stream(args, r, live, row);
+    Phases<Spec::phases - 1>::stream(args, r, live, row, turn);
 #pragma unroll 4
     for (index_t c = column_of(0); live && c < Spec::cols; c += Spec::vec * Spec::threads_per_row) {
         Elements<Spec::vec> e;
@@ -246,7 +253,7 @@ __device__ inline void issue_rows(const Args &args, index_t group, int buffer, R
 }
 
 __device__ inline void arrived_row(const Args &args, index_t r, int buffer, Row (&row)[1],
-                                   Elements<Spec::vec> (&e)[Spec::items])
+                                   Elements<Spec::vec> (&e)[Spec::items], int turn)
 {
     const bool live = r < Spec::rows;
 #pragma unroll
@@ -255,7 +262,7 @@ __device__ inline void arrived_row(const Args &args, index_t r, int buffer, Row 
             read_staged(staged_region(buffer, i), e[i]);
             load_elements(args, r, column_of(i), e[i]);
         }
-    run_phases(args, r, live, row, e);
+    run_phases(args, r, live, row, e, turn);
 #pragma unroll
     for (int i = 0; i < Spec::items; i++)
         if (live && column_of(i) < Spec::cols)
@@ -272,18 +279,19 @@ __device__ inline void staged_rows(const Args &args)
         if (column_of(i) < Spec::cols)
             load_columns(args, column_of(i), e[i]);
     Row row[1] = {}, next = {};
-    int buffer = 0;
+    int buffer = 0, turn = 0;
     issue_rows(args, blockIdx.x, buffer, row[0]);
     for (index_t group = blockIdx.x; group < n_groups; group += gridDim.x) {
         issue_rows(args, group + gridDim.x, buffer ^ 1, next);
         wait_copies<1>();
-        arrived_row(args, row_of(group), buffer, row, e);
+        arrived_row(args, row_of(group), buffer, row, e, turn);
+        turn += Spec::phases;
         row[0] = next;
         buffer ^= 1;
     }
 }
 
-__device__ inline void plain_group(const Args &args, index_t group)
+__device__ inline void plain_group(const Args &args, index_t group, int turn = 0)
 {
     const index_t r = row_of(group);
     const bool live = Spec::rows % Spec::rows_per_block == 0 || r < Spec::rows;
@@ -291,9 +299,9 @@ __device__ inline void plain_group(const Args &args, index_t group)
     if (live)
         load_row(args, r, row[0]);
     if constexpr (Spec::resident)
-        resident_row(args, r, live, row);
+        resident_row(args, r, live, row, turn);
     else
-        streamed_row(args, r, live, row);
+        streamed_row(args, r, live, row, turn);
     if (live && threadIdx.x % Spec::threads_per_row == 0)
         store_row(args, r, row[0]);
 }
@@ -304,8 +312,9 @@ __device__ inline void plain_rows(const Args &args, index_t first)
     if constexpr (!Spec::looped) {
         plain_group(args, first);
     } else {
-        for (index_t group = first; group < n_groups; group += gridDim.x)
-            plain_group(args, group);
+        int turn = 0;
+        for (index_t group = first; group < n_groups; group += gridDim.x, turn += Spec::phases)
+            plain_group(args, group, turn);
     }
 }
 
