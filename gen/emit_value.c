@@ -169,12 +169,28 @@ void emit_loads(struct emitter *e, const bool *chosen)
     }
 }
 
+// Whether all that a kernel makes is rounded to 16 bits.
+static bool makes_narrow(const struct nest *nest)
+{
+    bool narrow = true;
+    for (int i = 0; i < nest->n_stores; i++)
+        narrow &= nest->stores[i]->dtype == DT_f16 || nest->stores[i]->dtype == DT_bf16;
+    return narrow;
+}
+
+// The table's text, or that of what does as well for the values to be stored.
+static const char *cuda_text(const struct emitter *e, const struct value *v)
+{
+    bool narrow = v->node->op == OP_exp && !e->f->strict && makes_narrow(e->nest);
+    return narrow ? "exp_narrow(%0)" : op_info[v->node->op].cuda;
+}
+
 // The operator's text of the table with %0 %1 %2 for inputs, %t and %T for its type.
 static const char *operator_text(struct emitter *e, const struct value *v)
 {
     const char *text = "";
     struct gen *g = e->f->g;
-    for (const char *p = op_info[v->node->op].cuda; *p; p++) {
+    for (const char *p = cuda_text(e, v); *p; p++) {
         if (*p != '%')
             text = arena_text(g, "%s%c", text, *p);
         else if (*++p == 't')

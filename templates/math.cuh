@@ -83,6 +83,32 @@ ELEMENTARY(round_even, rintf, rint)
 ELEMENTARY(trunc_of, truncf, trunc)
 #undef ELEMENTARY
 
+// 2 to x, within two ulps; subnormal results are 0.
+__device__ __forceinline__ float rough_exp2(float x)
+{
+#ifdef QUERN_HOST
+    return exp2f(x);
+#else
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#endif
+}
+
+// e to x within 2^-17, for what is rounded to 11 bits or fewer in the end, in a third of the
+// instructions that expf takes to be within an ulp.  By way of the root, since no result that is not
+// 0 has a subnormal one.
+__device__ __forceinline__ float exp_narrow(float x)
+{
+    const float root = rough_exp2(x * (0.5f * 1.44269504f));
+    return root * root;
+}
+
+__device__ __forceinline__ double exp_narrow(double x)
+{
+    return exp(x);
+}
+
 // Two correctly rounded steps: rsqrtf may be off by two ulps.
 __device__ __forceinline__ float reciprocal_root(float x)
 {
