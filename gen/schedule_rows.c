@@ -4,16 +4,32 @@
 #include "gen/integers.h"
 #include "gen/kernel.h"
 
+// Whether a load is of the row's own elements.
+static bool is_of_row(const struct value *load)
+{
+    const uint32_t element = 1u << VAR_r | 1u << VAR_c;
+    return (load->variables & element) == element;
+}
+
 // Registers that one element of a row occupies from its load to the last stage, in bytes.  What all
 // rows share is loaded when it is used.
 static int kept_bytes(const struct accesses *a)
 {
-    uint32_t element = 1u << VAR_r | 1u << VAR_c;
     int bytes = 0;
     for (int i = 0; i < a->n_loads; i++)
-        if ((a->loads[i]->variables & element) == element)
+        if (is_of_row(a->loads[i]))
             bytes += max_of(dtype_info[a->loads[i]->dtype].bytes, 4);
     return max_of(bytes, 4);
+}
+
+// Whether a row is one tensor of 16-bit elements.
+static bool is_narrow(const struct accesses *a)
+{
+    int n = 0, bytes = 0;
+    for (int i = 0; i < a->n_loads; i++)
+        if (is_of_row(a->loads[i]))
+            n++, bytes = dtype_info[a->loads[i]->dtype].bytes;
+    return n == 1 && bytes == 2;
 }
 
 // Walking through many rows with the next one on its way: for rows that take a block of the largest
@@ -46,25 +62,27 @@ static bool stage_rows(struct fusion *f, struct scheduled *s, const struct acces
     return true;
 }
 
-enum { EARLY_BYTES = 64 }; // of a row a thread keeps, beside which it has what all rows share
+enum {
+    EARLY_BYTES = 64,       // of a row a thread keeps, beside which it has what all rows share
+    MOST_NARROW_VECTORS = 8 // of 16-bit elements that a thread had better keep of a row
+};
 
 // Threads that share a row: few enough to keep the exchange cheap, enough that each keeps few bytes
-// of it.  What all rows share had better be there when the row's sum is: then two warps are faster
-// than one (measured on an H200: 4 to 6 % for rows of 1024 in bf16, which are slower by 2 % where
-// they share nothing).
-static int row_threads(const struct accesses *a, int64_t vectors, int vector_bytes, int most)
+// of it.  Two warps are faster than one (measured on an H200: 2 to 6 % for rows of 1024 in bf16),
+// and 256 threads of 64 elements faster than 512 of 32 where these are of 16 bits (0.5 to 1.5 % for
+// rows of 16384), but not in f32.
+static int row_threads(int64_t vectors, int vector_bytes, bool narrow, int most)
 {
     int threads =
         vectors <= 128 ? (int)min64(next_power(vectors), 32) : next_power(ceil_div(vectors, 4));
     threads = min_of(threads, most);
-    bool shares = false;
-    for (int i = 0; i < a->n_loads; i++)
-        shares |= (a->loads[i]->variables & (1u << VAR_r | 1u << VAR_c)) == 1u << VAR_c;
-    if (threads == 32 && shares && ceil_div(vectors, threads) * vector_bytes > EARLY_BYTES)
+    if (threads == 32 && ceil_div(vectors, threads) * vector_bytes > EARLY_BYTES)
         threads = 64;
     while (threads < most &&
            ceil_div(vectors, threads) * vector_bytes > (threads < 512 ? 160 : 128))
         threads *= 2;
+    if (threads == 512 && narrow && ceil_div(vectors, 256) <= MOST_NARROW_VECTORS)
+        threads = 256;
     return threads;
 }
 
@@ -78,6 +96,20 @@ static void keep_row(struct scheduled *s, int64_t vectors, int vector_bytes, int
     if (!spec->resident)
         spec->items = 1;
     spec->late = spec->items * vector_bytes > EARLY_BYTES;
+}
+
+// Whether the warps of a block had better tell each other two phases at once: squares of few
+// elements (measured on an H200: 0.7 % for layer_norm's rows of 4096 in f32; no gain where a thread
+// has more, or exp is to be found twice).
+static bool joins_well(const struct fusion *f, const struct scheduled *s)
+{
+    enum { FEW_ELEMENTS = 16 };
+    const struct nest *nest = s->nest;
+    bool squares =
+        can_join(f, nest) && s->spec.resident && s->spec.items * s->spec.vec <= FEW_ELEMENTS;
+    for (int i = 0; i < nest->n_heavy && squares; i++)
+        squares = !nest->heavy_phase[i] || join_of(nest, i).kind == JOIN_square;
+    return squares;
 }
 
 static void set_block(struct scheduled *s, int rows_per_block)
@@ -145,8 +177,12 @@ bool schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses 
     if (w->way != WAY_any && w->way != WAY_phase)
         return share_as(f, s, a, vectors, vector_bytes, w);
     int most = wished(w, WISH_threads, most_threads(f->target));
-    int threads = spec->threads_per_row = row_threads(a, vectors, vector_bytes, most);
-    keep_row(s, vectors, vector_bytes, 128 + 32);
+    bool narrow = is_narrow(a); // and in registers as it is, while vector_bytes counts floats
+    int threads = row_threads(vectors, vector_bytes, narrow, most);
+    spec->threads_per_row = threads;
+    keep_row(s, vectors, vector_bytes, narrow && threads <= 256 ? 256 : 160);
+    if (w->way == WAY_any && threads >= 128 && joins_well(f, s) && !join_as(f, s, 1))
+        return false;
     if (w->way == WAY_phase) {
         set_block(s, most / threads);
         spec->looped = true;

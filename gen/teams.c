@@ -4,11 +4,11 @@
 // The teams walk through the rows, each in steps of a row; in a step every SM reads and writes its
 // share of one.  A step takes as long as memory takes to move what all SMs ask for.  What the
 // blocks of a team tell each other takes longer, since it queues behind what memory moves, and so
-// it has several steps (measured on an H200, where that took 4.5 to 6 us: for one phase, and with
-// three steps, 0.975 of the rate of a copy; for two, with two steps, 0.7 to 0.83).
+// it has several steps (measured on an H200, where that took 4.5 to 6 us: for one exchange a row,
+// and with three steps, 0.92 to 0.98 of the rate of a copy; for two, with two steps, 0.7 to 0.85).
 //
-// Two phases can do with one exchange where the second one needs the first one's result only as a
-// shift (join.c): for that they are candidates only, since they have not been timed.
+// Two phases do with one exchange where the second one needs the first one's result only as a shift
+// (join.c).
 
 #include "gen/integers.h"
 #include "gen/kernel.h"
@@ -24,7 +24,8 @@ enum {
     OWN_REGISTERS = 48, // of a thread, for all but what it keeps of what rows share
     MOST_TOLD = 128     // bytes of joined phases that a lane has of other blocks, in registers
 };
-static const double least_us = 1.8; // of a step of teams
+static const double least_us = 1.8;   // of a step of teams
+static const double moving_us = 0.12; // sums of exp, a lane's of every 32nd block, to another shift
 
 // lag: 0: as much as there is room for; exchanges: as wished.
 struct asked {
@@ -114,10 +115,29 @@ static double step_us(const struct target *t, const struct scheduled *s)
     return 1e6 * row_bytes * share * t->n_sms * spec->blocks_per_sm / t->bytes_per_second;
 }
 
-// From a block's telling its team of a result until all are told, with memory busy.
+// From a block's telling its team of a result until all are told, with memory busy: what was
+// measured for 10 to 264 blocks, within 15 %.
 static double exchange_us(const struct spec *spec)
 {
-    return 4.4 + spec->team / 150.0;
+    bool joined = spec->exchanges < spec->phases;
+    return 3.8 + spec->team / 150.0 + (joined ? 0.8 : 0) + (spec->threads > 256 ? 0.5 : 0);
+}
+
+// All wait for the warp that moves the others' sums of exp to the row's shift.
+static double moving_us_of(const struct scheduled *s)
+{
+    const struct spec *spec = &s->spec;
+    for (int i = 0; i < s->nest->n_heavy && spec->exchanges < spec->phases; i++)
+        if (s->nest->heavy_phase[i] && join_of(s->nest, i).kind == JOIN_exp)
+            return moving_us * ceil((double)spec->team / 32);
+    return 0;
+}
+
+// Of two that take so long beside each other: neither is ever quite hidden.  (A fit to the steps of
+// 120 teams.)
+static double beside_us(double a, double b)
+{
+    return 0.95 * sqrt(hypot(a * a, b * b));
 }
 
 double walk_us(const struct target *t, const struct scheduled *s)
@@ -125,8 +145,8 @@ double walk_us(const struct target *t, const struct scheduled *s)
     const struct spec *spec = &s->spec;
     int64_t n_teams = s->blocks / spec->team;
     int64_t steps = ceil_div(s->nest->extent[VAR_r], n_teams) + spec->exchanges * spec->lag;
-    double us = step_us(t, s), told = exchange_us(spec) / spec->lag;
-    return (double)steps * (us > told ? us : told);
+    double us = beside_us(step_us(t, s), exchange_us(spec) / spec->lag);
+    return (double)steps * (us + moving_us_of(s));
 }
 
 // Bytes of the row that an operand reads; 0: not all of them can go through shared memory.
@@ -160,31 +180,42 @@ bool teams_suit(struct fusion *f, const struct nest *nest, const struct node *re
            is_read_again(f, nest, reduction);
 }
 
-// Two blocks an SM work while the other one waits; where one is as good, they are better.
+// A row that is alone on its way leaves memory idle when it has come, unless it is a long one.
+static bool fills_memory(const struct spec *spec)
+{
+    int64_t slice = (int64_t)spec->items * spec->threads * spec->staged_bytes * spec->blocks_per_sm;
+    return spec->ahead > 1 || slice > LEAST_IN_FLIGHT;
+}
+
+// Fewer threads have the cheaper barriers, and two blocks an SM work while the other one waits:
+// where others are no better, these are.
 bool team_rows(struct fusion *f, struct scheduled *s, const struct accesses *a)
 {
     const int most = most_threads(f->target);
-    const struct asked blocks[] = {
-        {0, most / 4, 2, 0, 0},
-        {0, most / 2, 1, 0, 0},
-        {0, most,     1, 0, 0}
+    const struct {
+        int threads, blocks_per_sm;
+    } ways[] = {
+        {most / 4, 2},
+        {most / 4, 1},
+        {most / 2, 1},
+        {most,     1}
     };
     struct scheduled best = *s, tried;
     double best_us = 0;
-    for (int i = 0; i < 3; i++)
-        for (int n_teams = f->target->n_sms / 2; n_teams >= 1; n_teams--) {
-            struct asked asked = blocks[i];
-            asked.teams = n_teams;
-            tried = *s;
-            if (s->nest->extent[VAR_r] < (int64_t)FEW_ROWS * n_teams ||
-                !make_teams(f, &tried, a, asked) || step_us(f->target, &tried) < least_us)
-                continue;
-            // a row that is alone on its way leaves memory idle when it has come
-            double us = walk_us(f->target, &tried) * (tried.spec.ahead > 1 ? 1 : 1.05);
-            bool later = tried.spec.lag > best.spec.lag; // the model is no better than a percent
-            if (!best_us || us < (later ? 1.01 : 0.97) * best_us)
-                best = tried, best_us = us;
-        }
+    for (int i = 0; i < 4; i++)
+        for (int exchanges = 1; exchanges <= 2; exchanges++)
+            for (int n_teams = f->target->n_sms / 2; n_teams >= 1; n_teams--) {
+                tried = *s;
+                if (s->nest->extent[VAR_r] < (int64_t)FEW_ROWS * n_teams ||
+                    !make_teams(f, &tried, a,
+                                (struct asked){n_teams, ways[i].threads, ways[i].blocks_per_sm, 0,
+                                               exchanges}) ||
+                    step_us(f->target, &tried) < least_us)
+                    continue;
+                double us = walk_us(f->target, &tried) * (fills_memory(&tried.spec) ? 1 : 1.05);
+                if (!best_us || us < 0.99 * best_us) // the model is no better than a percent
+                    best = tried, best_us = us;
+            }
     if (best_us)
         *s = best;
     return best_us > 0;

@@ -87,8 +87,7 @@ START_TEST(clusters_that_walk_are_as_many_as_fit)
 }
 END_TEST
 
-// Rows of 1048576 need all 132 SMs that the model knows of, those of 131072 need 33 blocks, of
-// which the model has two on an SM.
+// Rows of 1048576 need all 132 SMs that the model knows of, those of 131072 need 16 blocks.
 static const struct {
     int64_t rows, cols;
     const char *sms, *per_sm, *grid;
@@ -98,10 +97,11 @@ static const struct {
     {16,  1048576, "66",  "2", " grid=132,1,1 ", false},
     {16,  1048576, "131", "1", NULL,             true },
     {16,  1048576, "132", "0", NULL,             true },
-    {128, 131072,  "132", "2", " grid=264,1,1 ", false},
-    {128, 131072,  "127", "1", " grid=99,1,1 ",  false},
-    {128, 131072,  "17",  "2", " grid=33,1,1 ",  false},
-    {128, 131072,  "16",  "2", NULL,             true },
+    {128, 131072,  "132", "1", " grid=128,1,1 ", false},
+    {128, 131072,  "127", "1", " grid=112,1,1 ", false},
+    {128, 131072,  "17",  "1", " grid=16,1,1 ",  false},
+    {128, 131072,  "8",   "2", " grid=16,1,1 ",  false},
+    {128, 131072,  "15",  "1", NULL,             true },
 };
 
 START_TEST(teams_are_whole_or_there_are_none)
