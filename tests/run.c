@@ -77,6 +77,7 @@ static const struct {
     {"views",        views_suite       },
     {"numerics",     numerics_suite    },
     {"division",     division_suite    },
+    {"narrow",       narrow_suite      },
     {"extremes",     extremes_suite    },
     {"names",        names_suite       },
 };

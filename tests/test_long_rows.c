@@ -1,5 +1,6 @@
 // test_long_rows.c: rows that the blocks of a cluster share, against the f64 reference, on the host
-// device.  They are made for a GPU so small that short rows are long to it.
+// device.  They are made for a GPU so small that short rows are long to it.  And what shares rows
+// of which lengths on real ones.
 
 #include "tests/agreement.h"
 #include "tests/compiled.h"
@@ -178,6 +179,53 @@ START_TEST(long_rows_go_where_they_are_read_least)
 }
 END_TEST
 
+static const char softmax[] = "program p(M, N)\ninput x : %s[M, N]\noutput y = softmax(x)\n";
+static const char rms_norm[] = "program p(M, N)\ninput x : %s[M, N]\nweight w : %s[N]\n"
+                               "output y = rms_norm(x, w)\n";
+static const char layer_norm[] = "program p(M, N)\ninput x : %s[M, N]\nweight w : %s[N]\n"
+                                 "weight b : %s[N]\noutput y = layer_norm(x, w, b)\n";
+
+// What was fastest on an H200 for rows that one block keeps.
+static const struct {
+    const char *text, *dtype;
+    int64_t m, n;
+    int threads, threads_per_row, items, exchanges;
+} measured[] = {
+    {layer_norm, "f32",  4096,  4096,  256,  256,  4, 1},
+    {softmax,    "f32",  4096,  4096,  256,  256,  4, 2},
+    {layer_norm, "bf16", 16384, 1024,  128,  64,   2, 2},
+    {softmax,    "bf16", 16384, 1024,  128,  64,   2, 2},
+    {layer_norm, "bf16", 8192,  16384, 256,  256,  8, 2},
+    {softmax,    "bf16", 8192,  16384, 256,  256,  8, 2},
+    {rms_norm,   "bf16", 8192,  16384, 256,  256,  8, 1},
+    {layer_norm, "f32",  4096,  32768, 1024, 1024, 8, 2},
+    {softmax,    "f32",  8192,  8192,  512,  512,  4, 2},
+};
+
+START_TEST(rows_are_shared_as_measured)
+{
+    struct size sizes[] = {
+        {"M", measured[_i].m},
+        {"N", measured[_i].n}
+    };
+    struct compiled c;
+    char *text = typed(measured[_i].text, measured[_i].dtype), shared[128], exchanges[32];
+    int threads = measured[_i].threads, threads_per_row = measured[_i].threads_per_row;
+    compile_right_text(&c, text, &(struct compile_options){.sizes = sizes, .n_sizes = 2});
+    ck_assert_int_eq(c.program.n_kernels, 1);
+    const struct kernel *k = &c.program.kernels[0];
+    snprintf(shared, sizeof shared,
+             " threads=%d threads_per_row=%d rows_per_block=%d items=%d resident=1 ", threads,
+             threads_per_row, threads / threads_per_row, measured[_i].items);
+    snprintf(exchanges, sizeof exchanges, " exchanges=%d ", measured[_i].exchanges);
+    ck_assert_str_eq(k->family, "rows");
+    ck_assert_msg(strstr(k->spec, shared) && strstr(k->spec, exchanges), "%d rows of %d in\n%s%s",
+                  (int)measured[_i].m, (int)measured[_i].n, text, k->spec);
+    free(text);
+    compiled_free(&c);
+}
+END_TEST
+
 Suite *long_rows_suite(void)
 {
     Suite *s = suite_create("long_rows");
@@ -186,6 +234,7 @@ Suite *long_rows_suite(void)
     tcase_add_loop_test(t, clusters_agree_with_the_reference, 0, sizeof probes / sizeof *probes);
     tcase_add_loop_test(t, long_rows_go_where_they_are_read_least, 0,
                         sizeof choices / sizeof *choices);
+    tcase_add_loop_test(t, rows_are_shared_as_measured, 0, sizeof measured / sizeof *measured);
     suite_add_tcase(s, t);
     return s;
 }

@@ -59,6 +59,7 @@ Suite *nvrtc_suite(void);
 Suite *cases_suite(void);
 Suite *numerics_suite(void);
 Suite *division_suite(void);
+Suite *narrow_suite(void);
 Suite *names_suite(void);
 Suite *views_suite(void);
 Suite *extremes_suite(void);
