@@ -178,10 +178,61 @@ static bool makes_narrow(const struct nest *nest)
     return narrow;
 }
 
-// The table's text, or that of what does as well for the values to be stored.
-static const char *cuda_text(const struct emitter *e, const struct value *v)
+enum spread { SPREAD_none, SPREAD_too_far, SPREAD_factor, SPREAD_positive };
+
+// How a relative error of what is spread so far shows in a value that needs some of it: as such an
+// error, or more.
+static enum spread spread_to(const struct value *v, const enum spread *spread)
 {
-    bool narrow = v->node->op == OP_exp && !e->f->strict && makes_narrow(e->nest);
+    enum spread most = SPREAD_none;
+    for (int i = 0; i < v->n_in; i++)
+        if (spread[v->in[i]->id] > most)
+            most = spread[v->in[i]->id];
+    enum op op = v->kind == VALUE_op ? v->node->op : OP_COUNT;
+    if (!most || (op == OP_cast && dtype_info[v->dtype].class == CLASS_float))
+        return most;
+    return op == OP_mul || op == OP_div ? SPREAD_factor : SPREAD_too_far;
+}
+
+static enum spread spread_by(const struct nest *nest, int heavy, const enum spread *spread)
+{
+    const struct value *a = nest->heavy_in[2 * heavy], *b = nest->heavy_in[2 * heavy + 1];
+    if (!spread[a->id] && !(b && spread[b->id]))
+        return SPREAD_none;
+    bool adds_up = nest->heavy[heavy]->op == OP_sum && spread[a->id] == SPREAD_positive;
+    return adds_up ? SPREAD_positive : SPREAD_too_far;
+}
+
+// Whether a relative error of a value makes none larger of the kernel's results: it is spread by
+// factors, quotients, rounding and sums of positive values alone, so that nothing cancels or is cut
+// off.
+static bool stays_relative(struct emitter *e, const struct value *v)
+{
+    const struct nest *nest = e->nest;
+    enum spread *spread = arena_new(e->f->g, enum spread, nest->n_values + 1);
+    spread[v->id] = SPREAD_positive;
+    for (bool more = true; more;) {
+        more = false;
+        for (int i = 0; i < nest->n_values; i++) {
+            const struct value *to = nest->values[i];
+            enum spread found = spread[i] ? spread[i] : spread_to(to, spread);
+            for (int h = 0; h < nest->n_heavy && to->kind == VALUE_result && !found; h++)
+                if (nest->heavy[h] == to->node)
+                    found = spread_by(nest, h, spread);
+            if (found == SPREAD_too_far)
+                return false;
+            more |= found != spread[i];
+            spread[i] = found;
+        }
+    }
+    return true;
+}
+
+// The table's text, or that of what does as well for the values to be stored.
+static const char *cuda_text(struct emitter *e, const struct value *v)
+{
+    bool narrow =
+        v->node->op == OP_exp && !e->f->strict && makes_narrow(e->nest) && stays_relative(e, v);
     return narrow ? "exp_narrow(%0)" : op_info[v->node->op].cuda;
 }
 

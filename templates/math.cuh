@@ -87,7 +87,8 @@ ELEMENTARY(trunc_of, truncf, trunc)
 __device__ __forceinline__ float rough_exp2(float x)
 {
 #ifdef QUERN_HOST
-    return exp2f(x);
+    const float y = exp2f(x);
+    return y < 0x1p-126f ? 0.0f : y;
 #else
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -96,8 +97,8 @@ __device__ __forceinline__ float rough_exp2(float x)
 }
 
 // e to x within 2^-17, for what is rounded to 11 bits or fewer in the end, in a third of the
-// instructions that expf takes to be within an ulp.  By way of the root, since no result that is not
-// 0 has a subnormal one.
+// instructions that expf takes to be within an ulp.  By way of the root, which is not subnormal
+// where the result is not 0.
 __device__ __forceinline__ float exp_narrow(float x)
 {
     const float root = rough_exp2(x * (0.5f * 1.44269504f));

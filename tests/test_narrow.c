@@ -109,6 +109,12 @@ static const struct {
     {"bf16", "softmax(x)\noutput z = cast(y, f32) * 3",            MATH_real,   false},
     {"bf16", "softmax(x)\noutput z = sum(cast(x, f32), axis = 1)", MATH_real,   false},
     {"bf16", "softmax(x)\noutput z = argmax(x, axis = 1)",         MATH_real,   false},
+    {"bf16", "x / sum(exp(x), axis = 1, keepdims = True)",         MATH_real,   true },
+    {"bf16", "exp(x) - exp(2 * x)",                                MATH_real,   false},
+    {"bf16", "round(exp(x))",                                      MATH_real,   false},
+    {"bf16", "log(sum(exp(x), axis = 1))",                         MATH_real,   false},
+    {"bf16", "sum(x * exp(x), axis = 1)",                          MATH_real,   false},
+    {"bf16", "max(exp(x) * x, axis = 1)",                          MATH_real,   false},
 };
 
 START_TEST(only_what_makes_16_bits_alone_has_the_narrow_exp)
