@@ -97,6 +97,20 @@ static bool is_in_cluster(const struct launch *l, int phase)
     return l->cluster && phase < l->n_phases && l->phases[phase].spec.replicated;
 }
 
+// Whether a phase waits for all blocks to come to it, not just for what they tell.
+static bool has_barrier(const struct launch *l, int phase)
+{
+    return l->waits[phase] && !l->cluster && !l->phases[phase - 1].spec.told;
+}
+
+static bool has_barriers(const struct launch *l)
+{
+    bool any = false;
+    for (int p = 1; p < l->n_phases; p++)
+        any |= has_barrier(l, p);
+    return any;
+}
+
 static bool all_settled(struct emitter *e, int phase, const struct value *v)
 {
     struct accesses a = value_accesses(e->f->g, e->launch->phases[phase].nest, v);
@@ -161,18 +175,18 @@ static void emit_sides(struct emitter *e, const char *const *args, FILE *out)
 }
 
 // What comes before a phase that is not the first: in grid scope a barrier of the grid, where it
-// waits for another block.  In cluster scope it waits for what the others send when it needs that,
-// and here for the block's own warps to be done with shared memory, in which a replicated phase
-// leaves nothing.
+// waits for more of the others than what they tell.  In cluster scope it waits for what the others
+// send when it needs that, and here for the block's own warps to be done with shared memory, in
+// which a replicated phase leaves nothing.
 static void emit_wait(struct emitter *e, int phase, const char *const *args, FILE *out)
 {
     const struct launch *l = e->launch;
     if (l->waits[phase] && is_gemm(l, phase))
         fprintf(out, "    phase%d::stage_ahead(%s, ahead%d, %s);\n", phase, args[phase], phase,
                 staged_ahead(e, phase));
-    if (l->waits[phase] && !l->cluster)
+    if (has_barrier(l, phase))
         fputs("    grid_barrier(args.barrier);\n", out);
-    else if (!l->waits[phase] || !is_in_cluster(l, phase - 1))
+    else if (!l->waits[phase] || (l->cluster && !is_in_cluster(l, phase - 1)))
         fputs("    __syncthreads();\n", out);
 }
 
@@ -181,6 +195,8 @@ static void emit_finish(struct emitter *e, int phase, const char *const *args, F
     const struct launch *l = e->launch;
     if (is_in_cluster(l, phase))
         fprintf(out, "    phase%d::finish_in_cluster(%s, inbox%d);\n", phase, args[phase], phase);
+    else if (l->phases[phase].spec.told)
+        fprintf(out, "    phase%d::finish_in_block(%s, tag%d);\n", phase, args[phase], phase);
     else if (l->phases[phase].spec.replicated)
         fprintf(out, "    phase%d::finish_in_block(%s);\n", phase, args[phase]);
 }
@@ -195,6 +211,8 @@ static void emit_run(struct emitter *e, int phase, const char *const *args, FILE
         fprintf(out, "    phase%d::run(%s, ahead%d, %s%s%s);\n", phase, args[phase], phase,
                 loaded_ahead(e, phase), l->waits[phase] ? " | " : "",
                 l->waits[phase] ? staged_ahead(e, phase) : "");
+    else if (l->phases[phase].spec.told)
+        fprintf(out, "    phase%d::run(%s, blockIdx.x, tag%d);\n", phase, args[phase], phase);
     else
         fprintf(out, "    phase%d::run(%s);\n", phase, args[phase]);
 }
@@ -219,6 +237,9 @@ static void emit_steps(struct emitter *e, const char *const *args, FILE *out)
 {
     const struct launch *l = e->launch;
     emit_inboxes(e, out);
+    for (int p = 0; p < l->n_phases; p++)
+        if (l->phases[p].spec.told)
+            fprintf(out, "    const uint32 tag%d = phase%d::next_tag(%s);\n", p, p, args[p]);
     emit_load_ahead(e, 0, args, out);
     for (int p = 0, since = 0; p < l->n_phases; p++) {
         if (p)
@@ -259,7 +280,7 @@ static void emit_entry(struct emitter *e, const char *name, const int *first_arg
     fprintf(out,
             "%s};\n\nextern \"C\" __global__ void __launch_bounds__(Spec::threads, %d)%s\n"
             "    KERNEL(const __grid_constant__ Args args)\n{\n",
-            l->cooperative ? "    unsigned *barrier;\n" : "",
+            has_barriers(l) ? "    unsigned *barrier;\n" : "",
             l->side_blocks ? l->phases[1 - l->side].spec.blocks_per_sm : 1,
             l->cluster > 1 ? " __cluster_dims__(Spec::cluster, 1, 1)" : "");
     for (int p = 0; p < l->n_phases; p++)
@@ -284,7 +305,7 @@ static void emit_nests(struct emitter *e, const char *name, FILE *out)
     }
     first_arg[l->n_phases] = e->args->n;
     emit_entry(e, name, first_arg, out);
-    if (l->cooperative)
+    if (has_barriers(l))
         add_special(e, ARG_barrier, 0, "unsigned", "barrier");
 }
 

@@ -183,7 +183,7 @@ struct spec {
     bool late, shared_again;                                    // rows, row_teams: emit's alone
     bool looped;                                                // rows, gemm
     int threads_x, threads_y, splits;                           // columns
-    bool along_kept, replicated;                                // columns
+    bool along_kept, replicated, told;                          // columns
     int block_m, block_n, block_k, thread_m, thread_n, lanes_n; // gemm, as all below
     int split, promote_k, raster, blocks_per_sm, shared_bytes;
     int vec_a, vec_b, vec_c;
@@ -249,7 +249,7 @@ struct scheduled {
     int lane_variable;
     int64_t partial_bytes; // columns in several splits: workspace for partial results
     int n_tickets;
-    int n_packets; // row_teams: what the blocks exchange their results by, 8 bytes each
+    int n_packets; // what blocks exchange results by: of row_teams, and of columns that are told
     int alignment;
     double bytes, flops, floor_us;
     double clocks;       // gemm: of the busiest SM, by the model of gemm_tiles.c

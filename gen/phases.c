@@ -102,6 +102,30 @@ static void place_barriers(struct launch *l)
     }
 }
 
+static bool can_tell(const struct launch *l, const struct scheduled *s)
+{
+    enum { TOLD_BYTES = 16 }; // to a thread, that it has in registers at once
+    return s->spec.replicated && s->partial_bytes <= (int64_t)TOLD_BYTES * l->threads;
+}
+
+// Phases behind which nothing waits but for a few partial results: these go from block to block
+// without a barrier.  (All blocks of the launch are on the GPU at once, as for a barrier.)
+static void tell_partials(struct launch *l)
+{
+    for (int p = 0, since = 0; p < l->n_phases; p++) {
+        bool tells = l->waits[p];
+        for (int made = since; made < p; made++)
+            tells &= can_tell(l, &l->phases[made]);
+        for (int made = since; tells && made < p; made++) {
+            struct scheduled *s = &l->phases[made];
+            s->spec.told = true;
+            s->n_packets = (int)(s->partial_bytes / 4 + l->blocks);
+            s->partial_bytes = 0;
+        }
+        since = l->waits[p] ? p : since;
+    }
+}
+
 // Who wrote what the launch reads; what each block has for itself lies behind what the phases use
 // of its shared memory.
 static void place_own(struct fusion *f, struct launch *l, int64_t at)
@@ -190,6 +214,7 @@ bool launch_in_grid(struct fusion *f, int first, int n_phases, int alignment,
     for (int p = 0; p < n_phases; p++)
         replicate(f, &l->phases[p], first + n_phases, &room);
     place_barriers(l);
+    tell_partials(l);
     place_own(f, l, own_at);
     return true;
 }

@@ -16,9 +16,10 @@ enum {
     MAX_PHASES = 8,
     MAX_POINTERS = 480,   // a kernel's parameters are 4 KB at most
     LAUNCH = 2300,        // from one kernel of a graph to the next (1.3 us on an H200)
-    BARRIER = 1700,       // 1 us
+    BARRIER = 2100,       // 1.2 us
     TICKETS = 1200,       // a fence, a ticket, and the last block reading what the others left
     ADD_UP = 500,         // reading what the others left, past a barrier
+    TELL = 2100,          // a packet to every block, and adding up
     PASS = 1200,          // a load from memory, and what is done with it
     AHEAD = 600,          // of that, when it began before a barrier
     CLUSTER_BARRIER = 60, // for each block
@@ -70,7 +71,7 @@ static int64_t passes(const struct fusion *f, const struct scheduled *s)
 
 static double combining(const struct scheduled *s)
 {
-    return s->spec.replicated ? ADD_UP : s->n_tickets ? TICKETS : 0;
+    return s->spec.told ? 0 : s->spec.replicated ? ADD_UP : s->n_tickets ? TICKETS : 0;
 }
 
 // Alone, where it has an SM's worth of threads, or as a phase.
@@ -115,10 +116,12 @@ static double phase_clocks(const struct fusion *f, const struct launch *l,
     return clocks(f, s, false) * (1 + (l->cluster ? 0.5 * (double)more / (double)evenly : 0));
 }
 
-// Of a barrier of the launch's scope.
-static double barrier_clocks(const struct launch *l)
+// Of what a phase waits for the others with.
+static double waiting_clocks(const struct launch *l, int phase)
 {
-    return !l->cluster ? BARRIER : l->cluster > 1 ? CLUSTER_BARRIER * l->cluster : BLOCK_BARRIER;
+    if (!l->cluster)
+        return l->phases[phase - 1].spec.told ? TELL : BARRIER;
+    return l->cluster > 1 ? CLUSTER_BARRIER * l->cluster : BLOCK_BARRIER;
 }
 
 // What the search for the launch that begins with a nest has found.
@@ -154,7 +157,7 @@ static double launch_clocks(const struct fusion *f, const struct launch *l, doub
         pointers += s->nest->n_loads + s->nest->n_stores + 2;
         if (cost > most || pointers > MAX_POINTERS)
             return 0;
-        sum += cost + (l->waits[p] ? barrier_clocks(l) : 0);
+        sum += cost + (l->waits[p] ? waiting_clocks(l, p) : 0);
     }
     return sum;
 }

@@ -8,6 +8,8 @@
 // results meet in memory, and the block that arrives last combines them in the order of the splits:
 // the same bits each run, in one launch.
 
+#include "exchange.cuh"
+
 using Acc = Phase<0>::Acc;
 
 struct Tile {
@@ -105,18 +107,80 @@ __device__ inline void leave_partial(const SplitArgs &args, index_t split, index
             store(partial + split * Spec::rows + r + j, acc[j]);
 }
 
-// acc: the result of all splits, in the threads of y 0.
+// Partial results that are told (Spec::told) go in packets to args.exchange, and every block waits
+// for each of them: so no barrier is needed.  Behind the packets each block has its tag of the last
+// launch, which it goes on from; all have the same one.
+
+constexpr index_t n_told = Spec::rows * Spec::splits;
+
+template <typename SplitArgs> __device__ inline uint64 *own_tag(const SplitArgs &args)
+{
+    return args.exchange + sizeof(Acc) / 4 * n_told + blockIdx.x;
+}
+
+template <typename SplitArgs> __device__ inline uint32 next_tag(const SplitArgs &args)
+{
+    return (uint32)load_coherent(own_tag(args)) + 1;
+}
+
 template <typename SplitArgs>
-__device__ inline void combine_splits(const SplitArgs &args, index_t r, int x, int y,
-                                      Acc (&acc)[Tile::kept])
+__device__ inline void tell_partial(const SplitArgs &args, index_t split, index_t r, int y,
+                                    const Acc (&acc)[Tile::kept], uint32 tag)
+{
+#pragma unroll
+    for (int j = 0; j < Tile::kept; j++)
+        if (r < Spec::rows && y == 0)
+            send(args.exchange + split * Spec::rows + r + j, n_told, tag, acc[j]);
+}
+
+// Adds up a thread's share of the told splits, of which it asks for all at once.
+template <typename SplitArgs>
+__device__ inline void collect_told(const SplitArgs &args, index_t r, int y, uint32 tag,
+                                    Acc (&acc)[Tile::kept])
+{
+    constexpr int most = (Spec::splits + Spec::threads_y - 1) / Spec::threads_y;
+    constexpr int step = Spec::threads_y * Spec::rows;
+    const int n = r < Spec::rows && y < Spec::splits ? (Spec::splits - 1 - y) / Spec::threads_y + 1
+                                                     : 0;
+    const uint64 *from = args.exchange + y * Spec::rows + r;
+    Packets<Acc, most> packets[Tile::kept];
+#pragma unroll
+    for (int j = 0; j < Tile::kept; j++)
+        packets[j].ask(from + j, step, n_told, n);
+#pragma unroll
+    for (int j = 0; j < Tile::kept; j++) {
+        Acc of[most];
+        packets[j].receive(from + j, step, n_told, n, tag, of);
+#pragma unroll
+        for (int i = 0; i < most; i++)
+            if (i < n)
+                combine(acc[j], of[i]);
+    }
+}
+
+template <typename SplitArgs>
+__device__ inline void collect_partial(const SplitArgs &args, index_t r, int y,
+                                       Acc (&acc)[Tile::kept])
 {
     const Acc *partial = (const Acc *)args.partial;
 #pragma unroll
-    for (int j = 0; j < Tile::kept; j++) {
-        identity(acc[j]);
+    for (int j = 0; j < Tile::kept; j++)
         for (int s = y; s < Spec::splits && r < Spec::rows; s += Spec::threads_y)
             combine(acc[j], load_coherent(partial + (index_t)s * Spec::rows + r + j));
-    }
+}
+
+// acc: the result of all splits, in the threads of y 0.
+template <typename SplitArgs>
+__device__ inline void combine_splits(const SplitArgs &args, index_t r, int x, int y,
+                                      Acc (&acc)[Tile::kept], uint32 tag)
+{
+#pragma unroll
+    for (int j = 0; j < Tile::kept; j++)
+        identity(acc[j]);
+    if constexpr (Spec::told)
+        collect_told(args, r, y, tag, acc);
+    else
+        collect_partial(args, r, y, acc);
     reduce_block(x, y, acc);
 }
 
@@ -131,9 +195,10 @@ __device__ inline void finish_rows(const Args &args, index_t r, int y, Row (&row
         }
 }
 
-// first: this block's number among those that do this
+// first: this block's number among those that do this; tag: next_tag(args) where partial results
+// are told
 template <typename SplitArgs>
-__device__ inline void run(const SplitArgs &args, index_t first = blockIdx.x)
+__device__ inline void run(const SplitArgs &args, index_t first = blockIdx.x, uint32 tag = 0)
 {
     const int x = threadIdx.x % Spec::threads_x, y = threadIdx.x / Spec::threads_x;
     for (index_t block = first; block < Tile::tiles * Spec::splits; block += gridDim.x) {
@@ -152,14 +217,17 @@ __device__ inline void run(const SplitArgs &args, index_t first = blockIdx.x)
             reduce_part(args, r, y, split, row, acc);
         reduce_block(x, y, acc);
         if constexpr (Spec::splits > 1) {
-            leave_partial(args, split, r, y, acc);
+            if constexpr (Spec::told)
+                tell_partial(args, split, r, y, acc, tag);
+            else
+                leave_partial(args, split, r, y, acc);
             if constexpr (Spec::replicated) {
                 __syncthreads(); // shared memory is free for the next tile
                 continue;
             } else {
                 if (!arrives_last(args, tile))
                     continue;
-                combine_splits(args, r, x, y, acc);
+                combine_splits(args, r, x, y, acc, tag);
             }
         }
         finish_rows(args, r, y, row, acc);
@@ -167,9 +235,10 @@ __device__ inline void run(const SplitArgs &args, index_t first = blockIdx.x)
     }
 }
 
-// The other half of a replicated phase, past a barrier of all blocks: each has all partial results
-// and makes the results of all rows for itself.
-template <typename SplitArgs> __device__ inline void finish_in_block(const SplitArgs &args)
+// The other half of a replicated phase, past a barrier of all blocks unless the partial results are
+// told: each block has all of these and makes the results of all rows for itself.
+template <typename SplitArgs>
+__device__ inline void finish_in_block(const SplitArgs &args, uint32 tag = 0)
 {
     const int x = threadIdx.x % Spec::threads_x, y = threadIdx.x / Spec::threads_x;
     for (index_t tile = 0; tile < Tile::tiles; tile++) {
@@ -180,10 +249,13 @@ template <typename SplitArgs> __device__ inline void finish_in_block(const Split
         for (int j = 0; j < Tile::kept; j++)
             if (r < Spec::rows)
                 load_row(args, r + j, row[j]);
-        combine_splits(args, r, x, y, acc);
+        combine_splits(args, r, x, y, acc, tag);
         finish_rows(args, r, y, row, acc);
         __syncthreads(); // the results are there, and shared memory is free for the next tile
     }
+    if constexpr (Spec::told)
+        if (threadIdx.x == 0)
+            store(own_tag(args), (uint64)tag);
 }
 
 // ---- a phase in cluster scope: each cluster reduces everything for itself, a split a block ----

@@ -18,7 +18,7 @@ const struct stitched stitched[] = {
      "program down(M, N)\ninput x : %s[M, N]\noutput y = softmax(x, axis = 0)\n"               },
     {"columns gemm",        2, 1, 1,
      "program product(M, N)\ninput x : %s[M, N]\ninput w : %s[33, N]\n"
-     "s = maximum(max(abs(x)), 1)\noutput y = linear(x / s, w)\n"                              },
+     "s = maximum(max(abs(x)), 0.25)\noutput y = linear(x / s, w)\n"                           },
     {"columns gemm",        2, 1, 1,
      "program quant(M, N)\ninput x : %s[M, N]\ninput g : %s[M]\ninput w : %s[27, N]\n"
      "input b : %s[27]\na = sigmoid(g)[:, None]\ns = maximum(max(abs(x)), 1e-3) / 127\n"

@@ -29,7 +29,9 @@ START_TEST(short_kernels_become_phases)
     ck_assert_int_eq(c.program.n_kernels, 1);
     ck_assert_str_eq(k->family, "stitch");
     ck_assert_int_eq(count(k->source, "\nnamespace phase"), p->phases);
-    ck_assert_int_eq(count(k->source, "grid_barrier(args.barrier);"), clusters ? 0 : p->barriers);
+    int n_waits = count(k->source, "grid_barrier(args.barrier);") +
+                  count(k->source, "::run(a0, blockIdx.x, tag0)");
+    ck_assert_int_eq(n_waits, clusters ? 0 : p->barriers);
     ck_assert_int_eq(count(k->source, "::finish_in_cluster("), clusters ? p->shared : 0);
     ck_assert_int_eq(k->cooperative, !clusters);
     ck_assert_int_eq(k->cluster[0] > 1, clusters);
