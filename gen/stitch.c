@@ -4,9 +4,10 @@
 // Such a kernel takes as long as its launch and its first access to memory take, not as long as its
 // bytes and operations.  As a phase it takes a barrier in place of the launch, which is less, and
 // what it reads of settled memory is on its way before that barrier; a reduction whose blocks share
-// the work needs no tickets, since every block can add up the partial results past it.  Against
-// that stands that all phases have as many threads, and in grid scope one block to an SM.  Costs
-// are clocks, rough ones: what they decide between is well apart.
+// the work needs no tickets, since every block can add up the partial results past it, and no
+// barrier where these are few enough to be told from block to block.  Against that stands that all
+// phases have as many threads, and in grid scope one block to an SM.  Costs are clocks, rough ones:
+// what they decide between is well apart.
 
 #include "gen/integers.h"
 #include "gen/kernel.h"
