@@ -15,22 +15,27 @@ struct memory {
     int n;
 };
 
-static void **allocate(struct memory *m, const struct program *p)
+static void allocate(struct memory *m, const struct program *p)
 {
     *m = (struct memory){.n = p->n_buffers};
     ck_assert_int_le(p->n_buffers, 64);
-    uint64_t seed = 7;
     for (int b = 0; b < p->n_buffers; b++) {
         size_t bytes = ((size_t)p->buffers[b].bytes + 511) / 256 * 256;
         m->buffer[b] = aligned_alloc(256, bytes);
         memset(m->buffer[b], p->buffers[b].kind == BUFFER_counter ? 0 : 0xff, bytes);
+    }
+}
+
+// Values from -size to size.
+static void fill_inputs(struct memory *m, const struct program *p, float size)
+{
+    uint64_t seed = 7;
+    for (int b = 0; b < p->n_buffers; b++)
         for (int64_t i = 0; p->buffers[b].kind == BUFFER_input && i < p->buffers[b].bytes / 4;
              i++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
-            ((float *)m->buffer[b])[i] = (float)(seed >> 40) / (1 << 23) - 1;
+            ((float *)m->buffer[b])[i] = ((float)(seed >> 40) / (1 << 23) - 1) * size;
         }
-    }
-    return m->buffer;
 }
 
 static void release(struct memory *m)
@@ -39,15 +44,23 @@ static void release(struct memory *m)
         free(m->buffer[b]);
 }
 
+static char *launch_on(struct memory *m, const struct host_library *library, const struct kernel *k,
+                       bool reversed)
+{
+    void *pointers[64];
+    for (int i = 0; i < k->n_args; i++)
+        pointers[i] = m->buffer[k->args[i]];
+    return launch_kernel(library, k, reversed, pointers);
+}
+
 // What is wrong with a launch of the program's one kernel: the caller's; NULL: nothing, and what it
 // wrote is in m.
 static char *launch_once(const struct compiled *c, const struct host_library *library,
                          const struct kernel *k, bool reversed, struct memory *m)
 {
-    void **buffers = allocate(m, &c->program), *pointers[64];
-    for (int i = 0; i < k->n_args; i++)
-        pointers[i] = buffers[k->args[i]];
-    return launch_kernel(library, k, reversed, pointers);
+    allocate(m, &c->program);
+    fill_inputs(m, &c->program, 1);
+    return launch_on(m, library, k, reversed);
 }
 
 static char *outputs_of(const struct compiled *c, const struct host_library *library,
@@ -113,6 +126,33 @@ START_TEST(more_clusters_give_the_same_bits)
         free(more);
         host_unload(library);
     }
+    compiled_free(&c);
+}
+END_TEST
+
+// What was left by a run before, of other inputs, is not taken for what is waited for.
+START_TEST(a_second_run_waits_anew)
+{
+    struct compiled c;
+    compile_stitched(&c, &stitched[_i], "sm_80");
+    const struct program *p = &c.program;
+    struct host_library *library = load_kernels(p->kernels, p->n_kernels, every_other(_i));
+    for (int reversed = 0; reversed <= 1; reversed++) {
+        struct memory again, fresh;
+        assert_ran(launch_once(&c, library, p->kernels, reversed, &again));
+        fill_inputs(&again, p, 0.5f);
+        assert_ran(launch_on(&again, library, p->kernels, reversed));
+        allocate(&fresh, p);
+        fill_inputs(&fresh, p, 0.5f);
+        assert_ran(launch_on(&fresh, library, p->kernels, reversed));
+        for (int i = 0; i < p->n_outputs; i++) {
+            int b = p->outputs[i];
+            ck_assert(!memcmp(again.buffer[b], fresh.buffer[b], (size_t)p->buffers[b].bytes));
+        }
+        release(&again);
+        release(&fresh);
+    }
+    host_unload(library);
     compiled_free(&c);
 }
 END_TEST
@@ -201,6 +241,7 @@ Suite *phases_suite(void)
     TCase *t = tcase_create("phases");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, fewer_blocks_give_the_same_bits, 0, N_STITCHED);
+    tcase_add_loop_test(t, a_second_run_waits_anew, 0, N_STITCHED);
     tcase_add_loop_test(t, a_barrier_left_out_is_seen, 0, N_STITCHED - 1);
     tcase_add_loop_test(t, more_clusters_give_the_same_bits, 0, N_STITCHED);
     tcase_add_loop_test(t, what_is_not_waited_for_is_seen, 0, N_STITCHED);
