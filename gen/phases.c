@@ -2,9 +2,10 @@
 // the others, how far what one makes has to travel, and who keeps it where.
 //
 // Where a phase needs all of a small reduction, the blocks of the whole grid make it together, with
-// a barrier of all or by telling each other (grid scope), or every cluster of blocks makes it for itself (cluster scope):
-// its operand is then read once a cluster, but the blocks that wait for each other are neighbours
-// with a barrier in hardware, and the grid need not be on the GPU all at once.
+// a barrier of all or by telling each other (grid scope), or every cluster of blocks makes it for
+// itself (cluster scope): its operand is then read once a cluster, but the blocks that wait for
+// each other are neighbours with a barrier in hardware, and the grid need not be on the GPU all at
+// once.
 
 #include "gen/integers.h"
 #include "gen/kernel.h"
