@@ -16,6 +16,9 @@ const struct stitched stitched[] = {
      "output y = maximum(x, cast(i, %s))\n"                                                    },
     {"columns columns map", 3, 2, 2,
      "program down(M, N)\ninput x : %s[M, N]\noutput y = softmax(x, axis = 0)\n"               },
+    {"columns map",         2, 1, 1,
+     "program few(M, N)\ninput x : %s[M, N]\nz = x[:, :12]\n"
+     "output y = z / (1 + sum(abs(z), axis = 0))\n"                                            },
     {"columns gemm",        2, 1, 1,
      "program product(M, N)\ninput x : %s[M, N]\ninput w : %s[33, N]\n"
      "s = maximum(max(abs(x)), 0.25)\noutput y = linear(x / s, w)\n"                           },

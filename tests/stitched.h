@@ -4,7 +4,7 @@
 
 // The first of the probes are one launch each, but for the last of them no block needs what another
 // one made.
-enum { N_STITCHED = 11, N_UNSTITCHED = 3 };
+enum { N_STITCHED = 12, N_UNSTITCHED = 3 };
 
 // What two phases hand to each other, in every order of families.
 struct stitched {

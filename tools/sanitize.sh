@@ -33,6 +33,7 @@ tools/examples/softmax.qn -D R=140 -D N=65536
 tools/examples/rms_norm.qn -D R=40 -D N=131072
 tools/bench/layer_norm_f32.qn -D R=100 -D N=131072
 tools/bench/layer_norm_f32.qn -D R=150 -D N=4096
+tools/bench/layer_norm_f32.qn -D R=400 -D N=16384
 tools/bench/softmax_bf16.qn -D R=20 -D N=16384
 tools/bench/softmax_f32.qn -D R=24 -D N=1048576
 tools/bench/amax.qn -D N=1000003
