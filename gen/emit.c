@@ -17,7 +17,9 @@ static const char *gemm_accumulator(enum dtype dtype)
 
 static const char *template_name(const struct scheduled *s)
 {
-    return s->form == FAMILY_gemm ? "gemm_simt" : family_name[s->form];
+    if (s->form != FAMILY_gemm)
+        return family_name[s->form];
+    return s->spec.parts_a ? "gemm_mma" : "gemm_simt";
 }
 
 static void add_special(struct emitter *e, int kind, int phase, const char *type, const char *name)

@@ -1,5 +1,5 @@
-// gemm_tiles.c: a contraction's sizes and a target come in; out come tiles for gemm_simt.cuh,
-// fastest first.
+// gemm_tiles.c: a contraction's sizes and a target come in; out come tiles for gemm.cuh, on the
+// ordinary units and on tensor cores, fastest first.
 //
 // A table of shapes of one group of warps, each tried with every number of groups (split) that a
 // block can hold. The cost model counts clocks of the busiest SM: instructions issued, passes
@@ -52,7 +52,30 @@ static const struct shape deep_shapes[] = {
     {4,  32, 32, 4, 1, 32, {112, 0}},
 };
 
+// On tensor cores, of floats; registers where both operands have three parts.
+static const struct shape mma_shapes[] = {
+    {128, 128, 32, 8, 8, 4, {255, 0}},
+    {128, 128, 32, 4, 8, 4, {128, 0}},
+    {128, 64,  32, 8, 8, 4, {255, 0}},
+    {128, 64,  32, 4, 8, 4, {144, 0}},
+    {64,  128, 32, 4, 8, 4, {144, 0}},
+    {64,  64,  32, 4, 8, 4, {168, 0}},
+    {64,  64,  32, 4, 4, 4, {112, 0}},
+    {64,  32,  32, 4, 4, 4, {112, 0}},
+    {32,  64,  32, 4, 4, 4, {112, 0}},
+    {32,  32,  32, 4, 4, 4, {112, 0}},
+    {32,  32,  32, 2, 4, 4, {96, 0} },
+    {16,  32,  32, 2, 4, 4, {96, 0} },
+    {32,  16,  32, 2, 4, 4, {96, 0} },
+    {32,  64,  64, 4, 4, 4, {144, 0}},
+    {64,  32,  64, 4, 4, 4, {144, 0}},
+    {32,  32,  64, 2, 4, 4, {144, 0}},
+    {16,  64,  64, 2, 4, 4, {144, 0}},
+    {64,  16,  64, 2, 4, 4, {144, 0}},
+};
+
 enum {
+    N_MMA_SHAPES = sizeof mma_shapes / sizeof *mma_shapes,
     N_SHAPES = sizeof shapes / sizeof *shapes,
     N_DEEP_SHAPES = sizeof deep_shapes / sizeof *deep_shapes,
     MAX_THREADS = 512,
@@ -81,17 +104,29 @@ static int group_threads(const struct shape *s)
     return 32 * (s->block_m / (lanes_m * s->thread_m)) * (s->block_n / (s->lanes_n * s->thread_n));
 }
 
-// As struct Tile in gemm_simt.cuh, which asserts that the two agree.
+// As struct Panel in gemm_simt.cuh and gemm_mma.cuh
+static int panel_bytes(const struct gemm_tile *tile, const struct gemm_problem *p, bool is_b)
+{
+    int block = is_b ? tile->block_n : tile->block_m;
+    int parts = is_b ? tile->parts_b : tile->parts_a;
+    bool along_k = is_b ? p->b_along_k : p->a_along_k;
+    if (parts)
+        return parts * 2 * (along_k ? block * (tile->block_k + 8) : tile->block_k * (block + 8));
+    int run = min_int(is_b ? tile->thread_n : tile->thread_m, 16 / p->acc_bytes);
+    return p->acc_bytes * tile->block_k * (block + (along_k ? run : 0));
+}
+
+// As struct Tile in gemm_stage.cuh, which asserts that the two agree.
 static int shared_bytes(const struct gemm_tile *tile, const struct gemm_problem *p)
 {
-    int run = 16 / p->acc_bytes;
-    int stride_a = tile->block_m + (p->a_along_k ? min_int(tile->thread_m, run) : 0);
-    int stride_b = tile->block_n + (p->b_along_k ? min_int(tile->thread_n, run) : 0);
     bool one_step = p->k <= (int64_t)tile->block_k * tile->split;
-    int buffers = tile->split * (one_step ? 1 : 2) * tile->block_k * (stride_a + stride_b);
-    int sums = tile->split > 1 || tile->promote_k ? tile->split * tile->block_m * tile->block_n : 0;
+    int buffer = panel_bytes(tile, p, false) + panel_bytes(tile, p, true);
+    int buffers = tile->split * (one_step ? 1 : 2) * buffer;
+    int sums = tile->split > 1 || tile->promote_k
+                   ? tile->split * tile->block_m * tile->block_n * p->acc_bytes
+                   : 0;
     bool apart = tile->promote_k || one_step;
-    return p->acc_bytes * (apart ? buffers + sums : sums > buffers ? sums : buffers);
+    return apart ? buffers + sums : sums > buffers ? sums : buffers;
 }
 
 static int64_t tile_count(const struct gemm_tile *tile, const struct gemm_problem *p)
@@ -129,10 +164,66 @@ static double issue_clocks(const struct gemm_tile *tile, const struct gemm_probl
            25.0 / tile->block_k;
 }
 
+// Of a tile's prologues, on the units of one SM.
+static double prologue_clocks(const struct gemm_tile *tile, const struct gemm_problem *p)
+{
+    const double lanes = 128;
+    return (tile->block_m * p->ops_a + tile->block_n * p->ops_b) * (double)p->k / lanes;
+}
+
+// From the first load to the last sum, where these parts take so long: the largest decides, except
+// that a phase, alone on its SM, waits for what it loads after the first round.
+static double busy_clocks(const struct gemm_problem *p, double arithmetic, double shared,
+                          double bytes, double waves, double rounds)
+{
+    const double latency = 700, l2_bytes_per_clock = 40;
+    double busy = larger(larger(arithmetic, shared),
+                         larger(bytes / l2_bytes_per_clock, waves * rounds * latency));
+    return busy + (p->phase_threads ? waves * (rounds - 1) * latency : 0);
+}
+
+// Of the parts of two elements, those that are multiplied.
+static int products_of_parts(int parts_a, int parts_b)
+{
+    int n = 0;
+    for (int a = 0; a < parts_a; a++)
+        for (int b = 0; b < parts_b && a + b <= 2; b++)
+            n++;
+    return n;
+}
+
+static double mma_clocks(const struct target *t, const struct gemm_tile *tile,
+                         const struct gemm_problem *p)
+{
+    const double start = 1500, instruction = 5.5;
+    int resident = resident_blocks(t, tile);
+    double per_sm = larger(1, (double)ceil_div(tile_count(tile, p), t->n_sms));
+    double waves = (double)ceil_div((int64_t)per_sm, resident);
+    double rounds = (double)ceil_div(p->k, (int64_t)tile->block_k * tile->split);
+    double steps = rounds * tile->split * (tile->block_k / 16), warps = tile->threads / 32;
+    double active = warps * (per_sm < resident ? per_sm : resident);
+    double group_warps = warps / tile->split;
+
+    double instructions =
+        tile->block_m * tile->block_n / 128 * products_of_parts(tile->parts_a, tile->parts_b);
+    double multiply = per_sm * steps * instructions / 4 * instruction * (active + 4) / active;
+    double reads = tile->thread_m / 2 * tile->parts_a + tile->thread_n / 4 * tile->parts_b;
+    double shared = per_sm * steps * group_warps * reads * 4;
+    double made = tile->block_m * tile->parts_a + tile->block_n * tile->parts_b;
+    double issue = per_sm * steps * made * 16 * 3 / 128;
+    double bytes = per_sm * steps * 16 * (tile->block_m + tile->block_n) * 4;
+    double sums = tile->split > 1
+                      ? per_sm * tile->split * tile->block_m * tile->block_n * p->acc_bytes / 64
+                      : 0;
+    double busy = busy_clocks(p, multiply + issue + per_sm * prologue_clocks(tile, p), shared,
+                              bytes, waves, rounds);
+    return busy + waves * (start + 4 * tile->thread_m * tile->thread_n) + sums;
+}
+
 static double predicted_clocks(const struct target *t, const struct gemm_tile *tile,
                                const struct gemm_problem *p)
 {
-    const double latency = 700, start = 1500, l2_bytes_per_clock = 40;
+    const double start = 1500;
     int run = 16 / p->acc_bytes, resident = resident_blocks(t, tile);
     double per_sm = larger(1, (double)ceil_div(tile_count(tile, p), t->n_sms));
     double waves = (double)ceil_div((int64_t)per_sm, resident);
@@ -148,7 +239,7 @@ static double predicted_clocks(const struct target *t, const struct gemm_tile *t
                       ? per_sm * tile->split * tile->block_m * tile->block_n * p->acc_bytes / 64
                       : 0;
     double busy =
-        larger(larger(issue, shared), larger(bytes / l2_bytes_per_clock, waves * rounds * latency));
+        busy_clocks(p, issue + per_sm * prologue_clocks(tile, p), shared, bytes, waves, rounds);
     return busy + waves * (start + 4 * tile->thread_m * tile->thread_n) + sums;
 }
 
@@ -182,7 +273,7 @@ static int register_bound(const struct target *t, const struct gemm_problem *p,
 }
 
 static bool make_tile(const struct target *t, const struct gemm_problem *p, const struct shape *s,
-                      int split, struct gemm_tile *tile)
+                      bool mma, int split, struct gemm_tile *tile)
 {
     *tile = (struct gemm_tile){
         .block_m = s->block_m,
@@ -193,6 +284,8 @@ static bool make_tile(const struct target *t, const struct gemm_problem *p, cons
         .lanes_n = s->lanes_n,
         .split = split,
         .threads = group_threads(s) * split,
+        .parts_a = mma ? p->parts_a : 0,
+        .parts_b = mma ? p->parts_b : 0,
     };
     if (!s->registers[p->acc_bytes / 8] || tile->threads > MAX_THREADS ||
         (p->phase_threads && tile->threads != p->phase_threads))
@@ -200,7 +293,7 @@ static bool make_tile(const struct target *t, const struct gemm_problem *p, cons
     choose_vectors(p, tile);
     if (split > 1 && ceil_div(p->k, s->block_k) < split)
         return false; // a group would have nothing to do
-    if (p->floating && p->acc_bytes == 4 && ceil_div(p->k, split) > PROMOTE_K)
+    if (!mma && p->floating && p->acc_bytes == 4 && ceil_div(p->k, split) > PROMOTE_K)
         tile->promote_k = PROMOTE_K;
     // A quarter of an SM has its own registers.
     int warps = t->registers_per_sm / 4 / (32 * register_bound(t, p, s, tile)) * 4;
@@ -213,7 +306,7 @@ static bool make_tile(const struct target *t, const struct gemm_problem *p, cons
     tile->blocks = tiles < 1 ? 1 : tiles > MAX_BLOCKS ? MAX_BLOCKS : tiles;
     tile->looped = p->alone_on_sm || tiles > tile->blocks;
     tile->raster = raster(tile, (int64_t)t->n_sms * tile->blocks_per_sm);
-    tile->clocks = predicted_clocks(t, tile, p);
+    tile->clocks = mma ? mma_clocks(t, tile, p) : predicted_clocks(t, tile, p);
     return true;
 }
 
@@ -229,16 +322,25 @@ static int insert(struct gemm_tile *tiles, int n, int max, const struct gemm_til
     return n;
 }
 
-int gemm_simt_tiles(const struct target *t, const struct gemm_problem *p, struct gemm_tile *tiles,
-                    int max)
+static bool has_parts(const struct target *t, const struct gemm_problem *p)
+{
+    return t->sm >= 80 && p->floating && p->acc_bytes == 4 && p->parts_a && p->parts_b;
+}
+
+int gemm_tiles(const struct target *t, const struct gemm_problem *p, struct gemm_tile *tiles,
+               int max)
 {
     int n = 0;
-    for (size_t i = 0; i < N_SHAPES + (p->phase_threads ? N_DEEP_SHAPES : 0); i++)
+    for (size_t i = 0; i < N_SHAPES + N_MMA_SHAPES + N_DEEP_SHAPES; i++)
         for (int split = 1; split <= MAX_THREADS / 32; split *= 2) {
-            const struct shape *s = i < N_SHAPES ? &shapes[i] : &deep_shapes[i - N_SHAPES];
+            bool mma = i >= N_SHAPES && i < N_SHAPES + N_MMA_SHAPES;
+            bool deep = i >= N_SHAPES + N_MMA_SHAPES;
+            const struct shape *s = deep  ? &deep_shapes[i - N_SHAPES - N_MMA_SHAPES]
+                                    : mma ? &mma_shapes[i - N_SHAPES]
+                                          : &shapes[i];
             struct gemm_tile tile;
-            bool deep = i >= N_SHAPES;
-            if ((deep && p->k > (int64_t)s->block_k * split) || !make_tile(t, p, s, split, &tile))
+            if ((deep && (!p->phase_threads || p->k > (int64_t)s->block_k * split)) ||
+                (mma && !has_parts(t, p)) || !make_tile(t, p, s, mma, split, &tile))
                 continue;
             n = insert(tiles, n, max, &tile);
         }

@@ -1,4 +1,4 @@
-// gemm_tiles.h: how templates/gemm_simt.cuh cuts a contraction, chosen from sizes and a target
+// gemm_tiles.h: how templates/gemm.cuh cuts a contraction, chosen from sizes and a target
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,6 +13,8 @@ struct gemm_problem {
     // The widest vectors that alignment, extents and element types allow: powers of two that divide
     // k or m, k or n, and n.
     int vec_a, vec_b, vec_c;
+    int parts_a, parts_b;      // bfloat16 numbers that make up an element; 0: none do
+    double ops_a, ops_b;       // of the prologue, for an element
     int extra_registers; // that the prologue holds in a thread beyond plain loads of one vector
                          // each
     int phase_threads;   // of a block; 0: as many as are best
@@ -22,7 +24,7 @@ struct gemm_problem {
 // The fields of specs.def that do not come from the problem, under the same names.
 struct gemm_tile {
     int block_m, block_n, block_k, thread_m, thread_n, lanes_n, split, promote_k, raster;
-    int threads, blocks_per_sm, shared_bytes, vec_a, vec_b, vec_c;
+    int threads, blocks_per_sm, shared_bytes, vec_a, vec_b, vec_c, parts_a, parts_b;
     int64_t blocks; // the grid: at least 1, also where there is nothing to compute
     bool looped;    // there are more tiles than that
     double clocks;  // predicted for the busiest SM
@@ -30,5 +32,5 @@ struct gemm_tile {
 
 // The tiles that the target can run, fastest first by the cost model, at most `max`.  There is
 // always one, but for a phase.
-int gemm_simt_tiles(const struct target *t, const struct gemm_problem *p, struct gemm_tile *tiles,
+int gemm_tiles(const struct target *t, const struct gemm_problem *p, struct gemm_tile *tiles,
                     int max);

@@ -1,15 +1,44 @@
-// schedule_gemm.c: a contraction to the spec of gemm_simt.cuh: the direction and width of its
+// schedule_gemm.c: a contraction to the spec of gemm.cuh: the direction and width of its
 // vectors, and the tile that gemm_tiles.c finds for it.
 
 #include "gen/gemm_tiles.h"
 #include "gen/integers.h"
 #include "gen/kernel.h"
 
+// Into how many bfloat16 numbers a value falls apart, exactly: 8 of its bits each.
+static int parts_of(const struct value *v)
+{
+    enum { PARTS = 3 }; // of any float
+    bool is_stored = v->kind == VALUE_load;
+    if (v->kind == VALUE_select)
+        return max_of(parts_of(v->in[0]), parts_of(v->in[1]));
+    if (v->kind == VALUE_op && v->node->op == OP_cast) {
+        int before = parts_of(v->in[0]);
+        if (before < PARTS && dtype_info[v->dtype].class == CLASS_float &&
+            dtype_info[v->dtype].bytes > 2)
+            return before;
+        is_stored = true;
+    }
+    if (!is_stored)
+        return PARTS;
+    switch ((int)v->dtype) {
+    case DT_bf16:
+    case DT_i8:
+    case DT_u8:
+    case DT_bool:
+        return 1;
+    case DT_f16:
+        return 2;
+    }
+    return PARTS;
+}
+
 // One operand of a contraction: the direction its vectors run in, which is where its tensors lie
 // side by side, their width, and the registers that its prologue holds.
 struct operand {
     bool along_k;
-    int vec, registers;
+    int vec, registers, parts;
+    double ops; // for each element
 };
 
 static struct operand operand_of(struct fusion *f, struct scheduled *s, int which, int promised)
@@ -17,7 +46,11 @@ static struct operand operand_of(struct fusion *f, struct scheduled *s, int whic
     const struct nest *nest = s->nest;
     int other = which ? VAR_n : VAR_m;
     struct accesses a = value_accesses(f->g, nest, nest->heavy_in[which]);
-    struct operand o = {.registers = 2 * (a.n_loads - 1) + (a.flops > 0 ? 4 : 0)};
+    double elements =
+        (double)nest->extent[VAR_b] * (double)nest->extent[other] * (double)nest->extent[VAR_k];
+    struct operand o = {.registers = 2 * (a.n_loads - 1) + (a.flops > 0 ? 4 : 0),
+                        .parts = parts_of(nest->heavy_in[which]),
+                        .ops = elements > 0 ? a.flops / elements : 0};
     o.along_k = side_by_side_bytes(f, &a, VAR_k) >= side_by_side_bytes(f, &a, other);
     int along = o.along_k ? VAR_k : other;
     o.vec = vector_width(f, nest, &a, false, along, MAX_LANES, promised, &s->alignment);
@@ -33,6 +66,7 @@ static void take_tile(struct scheduled *s, const struct gemm_tile *t)
     spec->split = t->split, spec->promote_k = t->promote_k, spec->raster = t->raster;
     spec->threads = t->threads, spec->blocks_per_sm = t->blocks_per_sm;
     spec->shared_bytes = t->shared_bytes, spec->looped = t->looped;
+    spec->parts_a = t->parts_a, spec->parts_b = t->parts_b;
     spec->vec_a = t->vec_a, spec->vec_b = t->vec_b, spec->vec = spec->vec_c = t->vec_c;
     s->shared_bytes = (unsigned)t->shared_bytes;
     s->blocks = t->blocks, s->clocks = t->clocks;
@@ -62,6 +96,10 @@ bool schedule_gemm(struct fusion *f, struct scheduled *s, int promised, const st
                                    .floating = type->class == CLASS_float,
                                    .a_along_k = a.along_k,
                                    .b_along_k = b.along_k,
+                                   .parts_a = a.parts,
+                                   .parts_b = b.parts,
+                                   .ops_a = a.ops,
+                                   .ops_b = b.ops,
                                    .vec_a = a.vec,
                                    .vec_b = b.vec,
                                    .vec_c = epilogue_vector(f, s, promised),
@@ -70,7 +108,7 @@ bool schedule_gemm(struct fusion *f, struct scheduled *s, int promised, const st
                                    .alone_on_sm = w->way == WAY_phase && !w->of[WISH_cluster]};
     int number = wished(w, WISH_tile, 1);
     struct gemm_tile *tiles = arena_new(f->g, struct gemm_tile, number);
-    if (gemm_simt_tiles(f->target, &problem, tiles, number) < number)
+    if (gemm_tiles(f->target, &problem, tiles, number) < number)
         return false;
     struct gemm_tile tile = tiles[number - 1];
     s->spec.a_along_k = a.along_k, s->spec.b_along_k = b.along_k;

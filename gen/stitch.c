@@ -21,6 +21,7 @@ enum {
     TICKETS = 1200,       // a fence, a ticket, and the last block reading what the others left
     ADD_UP = 500,         // reading what the others left, past a barrier
     TELL = 2100,          // a packet to every block, and adding up
+    TELL_MANY = 600,      // more than 256 threads
     PASS = 1200,          // a load from memory, and what is done with it
     AHEAD = 600,          // of that, when it began before a barrier
     CLUSTER_BARRIER = 60, // for each block
@@ -121,7 +122,9 @@ static double phase_clocks(const struct fusion *f, const struct launch *l,
 static double waiting_clocks(const struct launch *l, int phase)
 {
     if (!l->cluster)
-        return l->phases[phase - 1].spec.told ? TELL : BARRIER;
+        return !l->phases[phase - 1].spec.told ? BARRIER
+               : l->threads > 256              ? TELL + TELL_MANY
+                                               : TELL;
     return l->cluster > 1 ? CLUSTER_BARRIER * l->cluster : BLOCK_BARRIER;
 }
 

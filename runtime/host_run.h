@@ -28,6 +28,7 @@ struct thread {
     struct host_index index;
     struct host_place at; // where it waits
     struct host_exchange *step;
+    int n_in_exchange; // lanes of a warp, in its first thread
     bool arrived;      // and has not awaited the group since
     unsigned awaiting; // the group's phase it arrived in
 };

@@ -39,9 +39,14 @@ static void frame_fail(struct host_frame *frame, const char *why)
     wait_turn(r);
 }
 
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || !strcmp(a, b);
+}
+
 static bool same_place(const struct host_place *a, const struct host_place *b)
 {
-    return a->line == b->line && !strcmp(a->file, b->file) && !strcmp(a->what, b->what);
+    return a->line == b->line && same_text(a->file, b->file) && same_text(a->what, b->what);
 }
 
 struct block *block_of(struct run *r, int thread)
@@ -176,6 +181,8 @@ static unsigned lanes_of_warp(const struct run *r, int first)
 
 static void deliver(struct run *r, struct thread *warp, unsigned lanes)
 {
+    enum { MOST_GATHERED = 64 };
+    char all[WARP * MOST_GATHERED];
     unsigned votes = 0;
     for (unsigned i = 0; i < WARP; i++)
         if (lanes >> i & 1 && *(const unsigned char *)warp[i].step->value)
@@ -184,6 +191,14 @@ static void deliver(struct run *r, struct thread *warp, unsigned lanes)
         if (!(lanes >> i & 1))
             continue;
         struct host_exchange *step = warp[i].step;
+        if (step->source == HOST_LANES && lanes == 0xffffffff && step->bytes <= MOST_GATHERED) {
+            if (i == 0)
+                for (unsigned j = 0; j < WARP; j++)
+                    memcpy(all + j * step->bytes, warp[j].step->value, step->bytes);
+            memcpy(step->result, all, WARP * step->bytes);
+            step->votes = votes;
+            continue;
+        }
         if (!(lanes >> (step->source & 31) & 1) || step->source >= WARP) {
             fail_run(r, false,
                      "%s at %s:%d: lane %u reads from lane %u, which does not take part (lanes "
@@ -193,8 +208,10 @@ static void deliver(struct run *r, struct thread *warp, unsigned lanes)
         }
         memcpy(step->result, warp[step->source].step->value, step->bytes);
         step->votes = votes;
-        warp[i].state = THREAD_ready;
     }
+    for (unsigned i = 0; i < WARP; i++)
+        if (lanes >> i & 1)
+            warp[i].state = THREAD_ready, warp->n_in_exchange--;
 }
 
 static void frame_exchange(struct host_frame *frame, const struct host_place *at,
@@ -212,7 +229,8 @@ static void frame_exchange(struct host_frame *frame, const struct host_place *at
     t->step = step;
     t->state = THREAD_in_exchange;
     unsigned lanes = step->mask & lanes_of_warp(r, first);
-    if (lanes_arrived(r, first, step->mask, at) == lanes)
+    if (++r->threads[first].n_in_exchange >= __builtin_popcount(lanes) &&
+        lanes_arrived(r, first, step->mask, at) == lanes)
         deliver(r, &r->threads[first], lanes);
     if (t->state != THREAD_ready)
         wait_turn(r);

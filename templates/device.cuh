@@ -7,6 +7,7 @@
 #include "grid.cuh"
 #include "math.cuh"
 #include "memory.cuh"
+#include "mma.cuh"
 #include "reduce.cuh"
 #include "registers.cuh"
 #include "types.cuh"

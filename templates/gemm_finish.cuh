@@ -1,14 +1,14 @@
-// gemm_finish.cuh: a thread's Accumulators (gemm_simt.cuh) come in; out goes C.
+// gemm_finish.cuh: a thread's Accumulators (gemm.cuh) come in; out goes C.
 //
 // Sums that are promoted, or that several groups have parts of, are added up in shared memory.
 // What is stored goes through the generated epilogue, run by run; what that loads may have been
 // loaded before the k loop (struct Finish).
 
-using Run = Vec<Acc, Tile::run_n>;
+using Run = Vec<Acc, Lanes::run_n>;
 constexpr int group_sums = Tile::runs * Tile::threads; // in runs
 
 // The sums of a group, thread by thread, then those of the next.
-__device__ inline Run *own_sums(Acc *shared, unsigned thread)
+__device__ inline Run *own_sums(char *shared, unsigned thread)
 {
     int group = Spec::split == 1 ? 0 : thread / Tile::threads;
     return reinterpret_cast<Run *>(shared + Tile::sums_at) + group * (group_sums - Tile::threads) +
@@ -26,15 +26,15 @@ __device__ inline void clear_sums(Run *sums)
 
 template <bool adds> __device__ inline void move_to_sums(Accumulators &acc, Run *sums)
 {
-    constexpr int per_row = Spec::thread_n / Tile::run_n;
+    constexpr int per_row = Spec::thread_n / Lanes::run_n;
 #pragma unroll
     for (int i = 0; i < Tile::runs; i++) {
         Run sum = {};
         if constexpr (adds)
             sum = sums[i * Tile::threads];
 #pragma unroll
-        for (int j = 0; j < Tile::run_n; j++) {
-            Acc &value = acc[i / per_row][i % per_row * Tile::run_n + j];
+        for (int j = 0; j < Lanes::run_n; j++) {
+            Acc &value = acc[i / per_row][i % per_row * Lanes::run_n + j];
             sum.v[j] = adds ? add(sum.v[j], value) : value;
             value = 0;
         }
@@ -45,10 +45,10 @@ template <bool adds> __device__ inline void move_to_sums(Accumulators &acc, Run 
 // Where run i of a thread lies; c: where its first run does
 __device__ inline Corner run_corner(Corner c, int i)
 {
-    constexpr int per_row = Spec::thread_n / Tile::run_n;
+    constexpr int per_row = Spec::thread_n / Lanes::run_n;
     const int row = i / per_row, column = i % per_row;
-    c.m += row / Tile::run_m * (Tile::lanes_m * Tile::run_m) + row % Tile::run_m;
-    c.n += column * (Spec::lanes_n * Tile::run_n);
+    c.m += row / Lanes::run_m * (Lanes::m * Lanes::run_m) + row % Lanes::run_m;
+    c.n += column * (Spec::lanes_n * Lanes::run_n);
     return c;
 }
 
@@ -61,7 +61,7 @@ __device__ inline bool is_inside(const Corner &c, int j)
 // What the epilogue of a thread's runs loads.
 struct Finish {
     static constexpr int turns = (Tile::runs + Spec::split - 1) / Spec::split; // at the runs
-    static constexpr int pieces = Tile::run_n / Spec::vec_c;                   // of a run
+    static constexpr int pieces = Lanes::run_n / Spec::vec_c;                  // of a run
     // Before the k loop, if registers can hold it through that.
     static constexpr bool ahead = turns * pieces * sizeof(Elements<Spec::vec_c>) <= 64;
     Elements<Spec::vec_c> e[ahead ? turns : 1][pieces];
@@ -89,7 +89,7 @@ __device__ inline void finish_run(const Args &args, Corner c, int i, const Run &
     if (!is_loaded)
         finish.load(args, c, turn);
 #pragma unroll
-    for (int j = 0; j < Tile::run_n; j += Spec::vec_c) {
+    for (int j = 0; j < Lanes::run_n; j += Spec::vec_c) {
         Acc out[Spec::vec_c];
 #pragma unroll
         for (int i = 0; i < Spec::vec_c; i++)
@@ -103,13 +103,13 @@ __device__ inline void finish_run(const Args &args, Corner c, int i, const Run &
 __device__ inline void finish(const Args &args, Corner c, const Accumulators &acc, Finish &loads,
                               bool is_loaded)
 {
-    constexpr int per_row = Spec::thread_n / Tile::run_n;
+    constexpr int per_row = Spec::thread_n / Lanes::run_n;
 #pragma unroll
     for (int i = 0; i < Tile::runs; i++) {
         Run run;
 #pragma unroll
-        for (int j = 0; j < Tile::run_n; j++)
-            run.v[j] = acc[i / per_row][i % per_row * Tile::run_n + j];
+        for (int j = 0; j < Lanes::run_n; j++)
+            run.v[j] = acc[i / per_row][i % per_row * Lanes::run_n + j];
         finish_run(args, c, i, run, loads, i, is_loaded);
     }
 }
@@ -128,9 +128,58 @@ __device__ inline void finish_sums(const Args &args, Corner c, int group, const 
         for (int g = 1; g < Spec::split; g++) {
             Run other = sums[g * group_sums + i * Tile::threads];
 #pragma unroll
-            for (int j = 0; j < Tile::run_n; j++)
+            for (int j = 0; j < Lanes::run_n; j++)
                 run.v[j] = add(run.v[j], other.v[j]);
         }
         finish_run(args, c, i, run, loads, turn, is_loaded);
+    }
+}
+
+// One element of an operand, with all of the vector that it lies in.
+template <typename Operand>
+__device__ inline Acc element_of(const Args &args, index_t b, index_t x, index_t k)
+{
+    constexpr int vec = Operand::vec;
+    const int lane = (Operand::along_k ? k : x) % vec;
+    x -= Operand::along_k ? 0 : lane;
+    k -= Operand::along_k ? lane : 0;
+    typename Operand::Raw raw;
+    Operand::template load<LOADS_all>(args, b, x, k, raw);
+    make_ready(raw);
+    Acc values[vec];
+    Operand::stage(args, b, x, k, raw, values);
+    Acc value = values[0];
+#pragma unroll
+    for (int i = 1; i < vec; i++)
+        value = lane == i ? values[i] : value;
+    return value;
+}
+
+// The block's tile from memory, element by element: slow, but right for all operands.  corner: the
+// tile's own
+__device__ inline void finish_plainly(const Args &args, Corner corner)
+{
+    constexpr int per_row = Spec::block_n / Spec::vec_c;
+    constexpr index_t chain = 256; // of additions, then a new one: as promote_k
+#pragma unroll 1
+    for (int i = threadIdx.x; i < Spec::block_m * per_row; i += Spec::threads) {
+        const Corner c = {corner.b, corner.m + i / per_row, corner.n + i % per_row * Spec::vec_c};
+        if (!is_inside(c, 0))
+            continue;
+        Acc sums[Spec::vec_c] = {}, whole[Spec::vec_c] = {};
+#pragma unroll 1
+        for (index_t k = 0; k < (index_t)Spec::k; k++) {
+            const Acc a = element_of<OperandA>(args, c.b, c.m, k);
+#pragma unroll
+            for (int j = 0; j < Spec::vec_c; j++)
+                sums[j] = multiply_add(a, element_of<OperandB>(args, c.b, c.n + j, k), sums[j]);
+            if (k % chain == chain - 1 || k == (index_t)Spec::k - 1)
+#pragma unroll
+                for (int j = 0; j < Spec::vec_c; j++)
+                    whole[j] = add(whole[j], sums[j]), sums[j] = 0;
+        }
+        Elements<Spec::vec_c> e;
+        load_elements(args, c.b, c.m, c.n, e);
+        epilogue(args, c.b, c.m, c.n, whole, e);
     }
 }

@@ -1,24 +1,78 @@
-// gemm_simt.cuh: Spec (specs.def), Acc, index_t, load_a, stage_a, load_b, stage_b and epilogue
-// come in; out comes KERNEL, a batched contraction on the ordinary arithmetic units, for every size
-// and type:
-//
-//     C[b, m, n] = sum over k of A[b, m, k] * B[b, k, n]
-//
-// A block computes block_m x block_n of C.  Tiles of A and B, block_k deep, go through shared
-// memory (gemm_stage.cuh), two buffers of them where there are several steps:
-//
-//     load      global -> registers, tile t + 1: in flight while tile t is multiplied
-//     multiply  shared -> accumulators, tile t
-//     store     registers -> prologue -> shared, tile t + 1, into the other buffer; one barrier
+// gemm_simt.cuh: a contraction (gemm.cuh) on the ordinary arithmetic units, for every type.
 //
 // A thread owns thread_m x thread_n of C as runs of 16 bytes, spread over its warp's tile:
 //
 //     run of lane 0 | run of lane 1 | ... | next run of lane 0 | next run of lane 1 | ...
 //
-// With split > 1 the block is that many groups of warps, each with buffers of its own; group g
-// multiplies the k tiles g, g + split, ...  Long sums are added up in two levels (promote_k): a
-// single chain of k additions loses accuracy with the root of k.  The upper level, and the groups'
-// sums, live in shared memory.  Nothing depends on which warp comes first: the same bits every run.
+// In shared memory m and n are contiguous, so that a thread reads its operands 16 bytes at a time.
+
+// How C is dealt out to the lanes of a warp: runs of run_m rows and run_n columns
+struct Lanes {
+    static constexpr int run = 16 / sizeof(Acc);
+    static constexpr int run_m = Spec::thread_m < run ? Spec::thread_m : run;
+    static constexpr int run_n = Spec::thread_n < run ? Spec::thread_n : run;
+    static constexpr int m = 32 / Spec::lanes_n;
+
+    // Lanes 2i and 2i + 1 share their columns, lanes i and i + 2 in the same four their rows: half
+    // a warp then reads 16-byte runs of either operand in one pass.
+    static __device__ inline int m_of(unsigned lane)
+    {
+        return m > 1 ? lane / (2 * Spec::lanes_n) * 2 + lane % 2 : 0;
+    }
+    static __device__ inline int n_of(unsigned lane)
+    {
+        return m > 1 ? lane / 2 % Spec::lanes_n : lane;
+    }
+};
+
+// What operands were like that a sum is doubtful for: nothing here.
+struct Doubts {
+    static constexpr bool possible = false;
+    __device__ inline bool any() const
+    {
+        return false;
+    }
+};
+
+// The tile of one operand in shared memory: block rows or columns of it, x, and block_k of k.
+template <int block, int run, bool along_k> struct Panel {
+    // Where vectors lie along k they are written element by element: a run of padding keeps the
+    // elements that a warp writes at once in different banks.
+    static constexpr int stride = block + (along_k ? run : 0);
+    static constexpr int bytes = Spec::block_k * stride * (int)sizeof(Acc);
+
+    // Vectors along k of one row that neighbouring lanes take, before the next row: as many as the
+    // padding keeps out of each other's banks.
+    static __device__ constexpr int near(int vec)
+    {
+        const int vectors = Spec::block_k / vec, apart = 128 / (int)sizeof(Acc) / (vec * run);
+        return apart < 1 || vectors % apart ? 1 : apart;
+    }
+
+    static __device__ constexpr int place(int x, int k)
+    {
+        return (k * stride + x) * (int)sizeof(Acc);
+    }
+
+    // to: where the vector's first element goes
+    template <int vec>
+    static __device__ inline void put(char *to, const Acc (&out)[vec], Doubts &doubts)
+    {
+        constexpr int most = 16 / (int)sizeof(Acc);
+        constexpr int piece = along_k ? 1 : vec < most ? vec : most;
+#pragma unroll
+        for (int i = 0; i < vec; i += piece) {
+            Vec<Acc, piece> part;
+#pragma unroll
+            for (int j = 0; j < piece; j++)
+                part.v[j] = out[i + j];
+            *reinterpret_cast<Vec<Acc, piece> *>(to + (along_k ? place(0, i) : place(i, 0))) = part;
+        }
+    }
+};
+
+using PanelA = Panel<Spec::block_m, Lanes::run_m, Spec::a_along_k>;
+using PanelB = Panel<Spec::block_n, Lanes::run_n, Spec::b_along_k>;
 
 #include "gemm_stage.cuh"
 
@@ -39,80 +93,11 @@ __device__ inline long long multiply_add(long long a, long long b, long long sum
 {
     return (long long)((uint64)a * (uint64)b + (uint64)sum);
 }
-__device__ inline float add(float a, float b)
-{
-    return a + b;
-}
-__device__ inline double add(double a, double b)
-{
-    return a + b;
-}
-__device__ inline int add(int a, int b)
-{
-    return (int)((uint32)a + (uint32)b);
-}
-__device__ inline long long add(long long a, long long b)
-{
-    return (long long)((uint64)a + (uint64)b);
-}
-
-// Batch, and the first row and column of a piece of C
-struct Corner {
-    index_t b, m, n;
-};
-
-// The corner of tile number `tile`: `raster` rows of tiles are walked column by column.
-__device__ inline Corner tile_place(index_t tile)
-{
-    constexpr index_t tiles_m = Tile::tiles > 0 ? Tile::tiles_m : 1,
-                      tiles_n = Tile::tiles > 0 ? Tile::tiles_n : 1;
-    constexpr index_t raster = Spec::raster;
-    index_t rest = tile % (tiles_m * tiles_n);
-    index_t first = rest / (raster * tiles_n) * raster, left = tiles_m - first;
-    index_t height = left < raster ? left : raster;
-    rest %= raster * tiles_n;
-    return {tile / (tiles_m * tiles_n), (first + rest % height) * Spec::block_m,
-            rest / height * Spec::block_n};
-}
-
-// Where a thread stands: its group, its place in the group, and its first row and column in the
-// block's tile.
-struct Place {
-    int group, thread, m, n;
-};
-
-__device__ inline Place thread_place(unsigned thread)
-{
-    Place p;
-    unsigned lane = thread % 32, warp = thread / 32;
-    p.group = Spec::split == 1 ? 0 : thread / Tile::threads;
-    p.thread = thread % Tile::threads;
-    warp %= Tile::threads / 32;
-    // Lanes 2i and 2i + 1 share their columns, lanes i and i + 2 in the same four their rows: half
-    // a warp then reads 16-byte runs of either operand in one pass.
-    unsigned lane_m = 0, lane_n = lane;
-    if constexpr (Tile::lanes_m > 1) {
-        lane_m = lane / (2 * Spec::lanes_n) * 2 + lane % 2;
-        lane_n = lane / 2 % Spec::lanes_n;
-    }
-    p.m = warp / Tile::warps_n * Tile::warp_m + lane_m * Tile::run_m;
-    p.n = warp % Tile::warps_n * Tile::warp_n + lane_n * Tile::run_n;
-    return p;
-}
-
-// A group that is one warp needs no more than that warp's order.
-__device__ inline void group_barrier()
-{
-    if constexpr (Tile::threads == 32 && Spec::split > 1)
-        __syncwarp();
-    else
-        __syncthreads();
-}
-
 // count elements in runs, which lie `apart` elements from each other
 template <int count, int run, int apart>
-__device__ inline void read_runs(const Acc *at, Acc (&out)[count])
+__device__ inline void read_runs(const char *from, Acc (&out)[count])
 {
+    const Acc *at = reinterpret_cast<const Acc *>(from);
 #pragma unroll
     for (int i = 0; i < count; i += run) {
         Vec<Acc, run> part = *reinterpret_cast<const Vec<Acc, run> *>(at + i / run * apart);
@@ -122,18 +107,27 @@ __device__ inline void read_runs(const Acc *at, Acc (&out)[count])
     }
 }
 
-using Accumulators = Acc[Spec::thread_m][Spec::thread_n];
+// Where in its group's panels a thread begins to read
+__device__ inline int read_place_a(Place p)
+{
+    return PanelA::place(p.m, 0);
+}
 
-// a and b: the thread's first element in the first row of each tile
-__device__ inline void multiply(const Acc *a, const Acc *b, Accumulators &acc)
+__device__ inline int read_place_b(Place p)
+{
+    return PanelB::place(p.n, 0);
+}
+
+// a and b: there
+__device__ inline void multiply(const char *a, const char *b, Accumulators &acc)
 {
 #pragma unroll
     for (int k = 0; k < Spec::block_k; k++) {
         Acc x[Spec::thread_m], y[Spec::thread_n];
-        read_runs<Spec::thread_m, Tile::run_m, Tile::lanes_m * Tile::run_m>(a + k * Tile::stride_a,
-                                                                            x);
-        read_runs<Spec::thread_n, Tile::run_n, Spec::lanes_n * Tile::run_n>(b + k * Tile::stride_b,
-                                                                            y);
+        read_runs<Spec::thread_m, Lanes::run_m, Lanes::m * Lanes::run_m>(a + PanelA::place(0, k),
+                                                                         x);
+        read_runs<Spec::thread_n, Lanes::run_n, Spec::lanes_n * Lanes::run_n>(
+            b + PanelB::place(0, k), y);
 #pragma unroll
         for (int i = 0; i < Spec::thread_m; i++)
 #pragma unroll
@@ -142,228 +136,4 @@ __device__ inline void multiply(const Acc *a, const Acc *b, Accumulators &acc)
     }
 }
 
-__device__ inline void clear(Accumulators &acc)
-{
-#pragma unroll
-    for (int i = 0; i < Spec::thread_m; i++)
-#pragma unroll
-        for (int j = 0; j < Spec::thread_n; j++)
-            acc[i][j] = 0;
-}
-
-#include "gemm_finish.cuh"
-
-__device__ __forceinline__ Acc *at(Acc *shared, int bytes)
-{
-    return reinterpret_cast<Acc *>(reinterpret_cast<char *>(shared) + bytes);
-}
-
-// A k step on its way from memory to shared memory, and what the tile's epilogue loads
-struct Ahead {
-    Stage<OperandA> a;
-    Stage<OperandB> b;
-    Finish finish;
-};
-
-// What of the block's first tile was done ahead: the settled loads of its first step and what is
-// made of these alone; the stores of an operand of which all loads are settled; the epilogue's
-// loads.
-enum {
-    AHEAD_loads = 1,
-    AHEAD_ready = 2,
-    AHEAD_a = 4,
-    AHEAD_b = 8,
-    AHEAD_epilogue = Finish::ahead ? 16 : 0
-};
-
-// Where a thread's first vectors of the operands lie in them
-struct Start {
-    Spot in_a, in_b;
-    index_t m, n, k_a, k_b;
-};
-
-__device__ inline Start start_of(Corner c, Place p)
-{
-    const Spot a = Stage<OperandA>::spot(p.thread), b = Stage<OperandB>::spot(p.thread);
-    return {a,
-            b,
-            c.m + a.x,
-            c.n + b.x,
-            (index_t)(p.group * Spec::block_k + a.k),
-            (index_t)(p.group * Spec::block_k + b.k)};
-}
-
-// The block's first tile.  A block that has none takes the last one: what is done ahead is then
-// done in vain, but without a branch.
-__device__ inline Corner first_place()
-{
-    constexpr index_t last = Tile::tiles > 0 ? (index_t)(Tile::tiles - 1) : 0;
-    return tile_place(blockIdx.x < last ? blockIdx.x : last);
-}
-
-// Sends on its way what of that tile AHEAD_loads and AHEAD_epilogue say.
-__device__ inline void load_ahead(const Args &args, Ahead &step, int what)
-{
-    if (Tile::steps == 0 || Tile::tiles == 0)
-        return;
-    const Corner c = first_place();
-    const Place p = thread_place(threadIdx.x);
-    const Start at = start_of(c, p);
-    step.a.template load<LOADS_settled>(args, c.b, at.m, at.k_a, p.thread);
-    step.b.template load<LOADS_settled>(args, c.b, at.n, at.k_b, p.thread);
-    if (!(what & AHEAD_epilogue))
-        return;
-#pragma unroll
-    for (int turn = 0; turn < Finish::turns; turn++) {
-        const int i = p.group + turn * Spec::split;
-        if (is_run(i))
-            step.finish.load(args, run_corner({c.b, c.m + p.m, c.n + p.n}, i), turn);
-    }
-}
-
-// Where a thread's vectors of a group's operands go in shared memory, in bytes: base, place and
-// constant then go into the access itself.
-struct Places {
-    int group_a, group_b, write_a, write_b;
-};
-
-__device__ inline Places places_of(const Start &at, int group)
-{
-    constexpr int size = sizeof(Acc);
-    const int a = group * (Tile::depth * Tile::buffer), b = a + Spec::block_k * Tile::stride_a;
-    return {a * size, b * size, (a + at.in_a.k * Tile::stride_a + at.in_a.x) * size,
-            (b + at.in_b.k * Tile::stride_b + at.in_b.x) * size};
-}
-
-// What can be done with what load_ahead has loaded: AHEAD_ready, and AHEAD_a and AHEAD_b as given.
-__device__ inline void stage_ahead(const Args &args, Ahead &step, int what)
-{
-    if (Tile::steps == 0 || Tile::tiles == 0)
-        return;
-    const Corner c = first_place();
-    const Place p = thread_place(threadIdx.x);
-    const Start from = start_of(c, p);
-    const Places to = places_of(from, p.group);
-    Acc *shared = reinterpret_cast<Acc *>(dynamic_shared());
-    step.a.ready(from.m, from.k_a, p.thread);
-    step.b.ready(from.n, from.k_b, p.thread);
-    if (what & AHEAD_a)
-        step.a.store(args, c.b, from.m, from.k_a, p.thread, at(shared, to.write_a));
-    if (what & AHEAD_b)
-        step.b.store(args, c.b, from.n, from.k_b, p.thread, at(shared, to.write_b));
-}
-
-// The k loop of one tile; p.group's share of it
-__device__ inline void accumulate(const Args &args, Corner c, Place p, Acc *shared,
-                                  Accumulators &acc, Ahead &step, int ahead)
-{
-    if constexpr (Tile::promotes)
-        clear_sums(own_sums(shared, threadIdx.x));
-
-    Stage<OperandA> &a = step.a;
-    Stage<OperandB> &b = step.b;
-    const Start from = start_of(c, p);
-    const index_t m = from.m, n = from.n, k_a = from.k_a, k_b = from.k_b;
-    const Places to = places_of(from, p.group);
-    constexpr int size = sizeof(Acc);
-    int read_a = to.group_a + p.m * size, read_b = to.group_b + p.n * size;
-    int write_a = to.write_a, write_b = to.write_b;
-    int other = Tile::buffer * size; // from the buffer that is read to the other
-    if (!(ahead & AHEAD_loads)) {
-        a.template load<LOADS_settled>(args, c.b, m, k_a, p.thread);
-        b.template load<LOADS_settled>(args, c.b, n, k_b, p.thread);
-    }
-    a.template load<LOADS_fresh>(args, c.b, m, k_a, p.thread);
-    b.template load<LOADS_fresh>(args, c.b, n, k_b, p.thread);
-    if (!(ahead & AHEAD_ready)) {
-        a.ready(m, k_a, p.thread);
-        b.ready(n, k_b, p.thread);
-    }
-    if (!(ahead & AHEAD_a))
-        a.store(args, c.b, m, k_a, p.thread, at(shared, write_a));
-    if (!(ahead & AHEAD_b))
-        b.store(args, c.b, n, k_b, p.thread, at(shared, write_b));
-    group_barrier();
-
-    int until_promotion = Spec::promote_k / Spec::block_k;
-    constexpr index_t end = Tile::steps * Tile::k_step;
-#pragma unroll 1
-    for (index_t k = Tile::k_step; k <= end; k += Tile::k_step) {
-        bool more = k < end;
-        if (more) {
-            a.template load<LOADS_all>(args, c.b, m, k_a + k, p.thread);
-            b.template load<LOADS_all>(args, c.b, n, k_b + k, p.thread);
-        }
-        multiply(at(shared, read_a), at(shared, read_b), acc);
-        if constexpr (Tile::promotes)
-            if (--until_promotion == 0) { // rare: its address is worked out when it is needed
-                move_to_sums<true>(acc, own_sums(shared, fresh_thread_index()));
-                until_promotion = Spec::promote_k / Spec::block_k;
-            }
-        read_a += other, read_b += other;
-        write_a += other, write_b += other;
-        other = -other;
-        if (more) {
-            a.ready(m, k_a + k, p.thread);
-            b.ready(n, k_b + k, p.thread);
-            a.store(args, c.b, m, k_a + k, p.thread, at(shared, write_a));
-            b.store(args, c.b, n, k_b + k, p.thread, at(shared, write_b));
-            group_barrier(); // the next tile is whole, and the buffer after it is read no more
-        }
-    }
-}
-
-__device__ inline void contract(const Args &args, index_t tile, Ahead &step, int ahead)
-{
-    Acc *shared = reinterpret_cast<Acc *>(dynamic_shared());
-    Accumulators acc;
-    clear(acc);
-    const Corner corner = tile_place(tile);
-    // The same for all threads of the block.
-    const bool needed = !Spec::masked || tile_is_needed(corner.m, corner.n);
-    if (Tile::steps > 0 && needed)
-        accumulate(args, corner, thread_place(threadIdx.x), shared, acc, step, ahead);
-
-    // Worked out anew, so that the loop's registers are for the loop.
-    int thread = fresh_thread_index();
-    Place p = thread_place(thread);
-    Corner c = tile_place(Spec::looped ? tile : (index_t)fresh_block_index());
-    c.m += p.m, c.n += p.n;
-    if constexpr (Tile::has_sums) {
-        if constexpr (!Tile::sums_apart)
-            __syncthreads(); // the sums lie where the buffers were
-        if (Tile::promotes && needed)
-            move_to_sums<true>(acc, own_sums(shared, thread));
-        else
-            move_to_sums<false>(acc, own_sums(shared, thread));
-        if constexpr (Spec::split > 1)
-            __syncthreads(); // every group's sums are there
-        finish_sums(args, c, p.group, own_sums(shared, p.thread), step.finish,
-                    ahead & AHEAD_epilogue);
-    } else {
-        finish(args, c, acc, step.finish, ahead & AHEAD_epilogue);
-    }
-}
-
-// ahead: what was done for the block's first tile, which it then may not have
-__device__ inline void run(const Args &args, Ahead &step, int ahead)
-{
-    if constexpr (Spec::looped) {
-        for (index_t tile = blockIdx.x; tile < (index_t)Tile::tiles; tile += gridDim.x) {
-            contract(args, tile, step, tile == blockIdx.x ? ahead : 0);
-            __syncthreads(); // the next tile uses the same shared memory
-        }
-    } else if constexpr (Tile::tiles > 0) {
-        if (!ahead || blockIdx.x < (index_t)Tile::tiles)
-            contract(args, blockIdx.x, step, ahead);
-    }
-}
-
-#ifdef KERNEL
-extern "C" __global__ void __launch_bounds__(Spec::threads, Spec::blocks_per_sm)
-    KERNEL(const __grid_constant__ Args args)
-{
-    Ahead step;
-    run(args, step, 0);
-}
-#endif
+#include "gemm.cuh"

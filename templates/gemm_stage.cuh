@@ -1,35 +1,28 @@
-// gemm_stage.cuh: Spec comes in; out come Tile, the geometry of gemm_simt.cuh's tiles, checked, and
-// Stage, the way of A and B into shared memory, where m and n are contiguous so that a thread reads
-// its operands 16 bytes at a time.
+// gemm_stage.cuh: Spec, Lanes, Panel and Doubts (gemm_simt.cuh, gemm_mma.cuh) come in; out come
+// Tile, the geometry of gemm.cuh's tiles, checked, and Stage, the way of A and B into shared
+// memory.
 
 struct Tile {
-    static constexpr int run = 16 / sizeof(Acc);
-    static constexpr int run_m = Spec::thread_m < run ? Spec::thread_m : run;
-    static constexpr int run_n = Spec::thread_n < run ? Spec::thread_n : run;
-    static constexpr int lanes_m = 32 / Spec::lanes_n;
-    static constexpr int warp_m = lanes_m * Spec::thread_m;
+    static constexpr int warp_m = Lanes::m * Spec::thread_m;
     static constexpr int warp_n = Spec::lanes_n * Spec::thread_n;
     static constexpr int warps_n = Spec::block_n / warp_n;
     static constexpr int threads = 32 * (Spec::block_m / warp_m) * warps_n; // of one group
 
-    // Rows of a tile whose vectors lie along k are written element by element: a run of padding
-    // keeps the elements that a warp writes at once in different banks.
-    static constexpr int stride_a = Spec::block_m + (Spec::a_along_k ? run_m : 0);
-    static constexpr int stride_b = Spec::block_n + (Spec::b_along_k ? run_n : 0);
-    static constexpr int buffer = Spec::block_k * (stride_a + stride_b);
+    static constexpr int buffer = PanelA::bytes + PanelB::bytes;
     static constexpr long long k_step = (long long)Spec::block_k * Spec::split;
     static constexpr long long steps = (Spec::k + k_step - 1) / k_step;
-    static constexpr int depth = steps > 1 ? 2 : 1; // one is filled while one is read
-    static constexpr int buffers = Spec::split * depth * buffer;
+    static constexpr int depth = steps > 1 ? 2 : 1;              // one is filled while one is read
+    static constexpr int buffers = Spec::split * depth * buffer; // in bytes, as all below
 
     static constexpr bool promotes = Spec::promote_k != 0;
     static constexpr bool has_sums = promotes || Spec::split > 1;
-    static constexpr int runs = Spec::thread_m * Spec::thread_n / run_n; // of one thread
-    static constexpr int sums = has_sums ? Spec::split * Spec::block_m * Spec::block_n : 0;
+    static constexpr int runs = Spec::thread_m * Spec::thread_n / Lanes::run_n; // of one thread
+    static constexpr int sums =
+        has_sums ? Spec::split * Spec::block_m * Spec::block_n * (int)sizeof(Acc) : 0;
     // The sums of several steps without promotion are first written when the buffers are free.
     static constexpr bool sums_apart = promotes || depth == 1;
     static constexpr int sums_at = sums_apart ? buffers : 0;
-    static constexpr int elements = sums_at + sums > buffers ? sums_at + sums : buffers;
+    static constexpr int bytes = sums_at + sums > buffers ? sums_at + sums : buffers;
 
     static constexpr long long tiles_m = (Spec::m + Spec::block_m - 1) / Spec::block_m;
     static constexpr long long tiles_n = (Spec::n + Spec::block_n - 1) / Spec::block_n;
@@ -58,18 +51,38 @@ static_assert(Spec::lanes_n > 0 && 32 % Spec::lanes_n == 0, "lanes_n divides a w
 static_assert(Spec::block_m % Tile::warp_m == 0 && Spec::block_n % Tile::warp_n == 0,
               "whole warps");
 static_assert(Spec::threads == Tile::threads * Spec::split && Spec::threads <= 1024, "threads");
-static_assert(Spec::block_k * sizeof(Acc) % 16 == 0, "buffers are aligned to 16 bytes");
+static_assert(PanelA::bytes % 16 == 0 && PanelB::bytes % 16 == 0,
+              "buffers are aligned to 16 bytes");
 static_assert((Spec::a_along_k ? Spec::block_k : Spec::block_m) % Spec::vec_a == 0,
               "whole vectors in a tile of A");
 static_assert((Spec::b_along_k ? Spec::block_k : Spec::block_n) % Spec::vec_b == 0,
               "whole vectors in a tile of B");
 static_assert((Spec::a_along_k ? Spec::k : Spec::m) % Spec::vec_a == 0, "whole vectors in A");
 static_assert((Spec::b_along_k ? Spec::k : Spec::n) % Spec::vec_b == 0, "whole vectors in B");
-static_assert(Spec::n % Spec::vec_c == 0 && Tile::run_n % Spec::vec_c == 0, "whole vectors in C");
+static_assert(Spec::n % Spec::vec_c == 0 && Lanes::run_n % Spec::vec_c == 0, "whole vectors in C");
 static_assert(Spec::promote_k % Spec::block_k == 0, "promotion comes between k tiles");
 static_assert(Spec::promote_k == 0 || Spec::k > 0, "sums are cleared by the k loop");
-static_assert(Spec::shared_bytes == Tile::elements * sizeof(Acc),
-              "gen/gemm_tiles.c and Tile agree");
+static_assert(Spec::shared_bytes == Tile::bytes, "gen/gemm_tiles.c and Tile agree");
+
+using Accumulators = Acc[Spec::thread_m][Spec::thread_n];
+
+// Where a thread stands: its group, its place in the group, and its first row and column in the
+// block's tile.
+struct Place {
+    int group, thread, m, n;
+};
+
+__device__ inline Place thread_place(unsigned thread)
+{
+    Place p;
+    unsigned lane = thread % 32, warp = thread / 32;
+    p.group = Spec::split == 1 ? 0 : thread / Tile::threads;
+    p.thread = thread % Tile::threads;
+    warp %= Tile::threads / 32;
+    p.m = warp / Tile::warps_n * Tile::warp_m + Lanes::m_of(lane) * Lanes::run_m;
+    p.n = warp % Tile::warps_n * Tile::warp_n + Lanes::n_of(lane) * Lanes::run_n;
+    return p;
+}
 
 // What is loaded: all, what no phase of this launch writes, or what an earlier one wrote.
 enum Loads { LOADS_all, LOADS_settled, LOADS_fresh };
@@ -77,8 +90,8 @@ enum Loads { LOADS_all, LOADS_settled, LOADS_fresh };
 // The operands under common names: x is m for A and n for B.
 struct OperandA {
     using Raw = RawA;
-    static constexpr int block = Spec::block_m, vec = Spec::vec_a, stride = Tile::stride_a,
-                         run = Tile::run_m;
+    using Panel = PanelA;
+    static constexpr int block = Spec::block_m, vec = Spec::vec_a;
     static constexpr long long extent = Spec::m;
     static constexpr bool along_k = Spec::a_along_k;
     template <Loads which>
@@ -98,8 +111,8 @@ struct OperandA {
 
 struct OperandB {
     using Raw = RawB;
-    static constexpr int block = Spec::block_n, vec = Spec::vec_b, stride = Tile::stride_b,
-                         run = Tile::run_n;
+    using Panel = PanelB;
+    static constexpr int block = Spec::block_n, vec = Spec::vec_b;
     static constexpr long long extent = Spec::n;
     static constexpr bool along_k = Spec::b_along_k;
     template <Loads which>
@@ -132,11 +145,7 @@ template <typename Operand> struct Stage {
     static constexpr int vec = Operand::vec;
     static constexpr int vectors = Operand::block * Spec::block_k / vec;
     static constexpr int rounds = (vectors + Tile::threads - 1) / Tile::threads;
-    // Neighbouring lanes take `near` vectors along k of one row, then the next row: as many as the
-    // padding keeps out of each other's banks.
-    static constexpr int vectors_k = Spec::block_k / (Operand::along_k ? vec : 1);
-    static constexpr int apart = 128 / (int)sizeof(Acc) / (vec * Operand::run);
-    static constexpr int near = apart < 1 ? 1 : vectors_k % apart ? 1 : apart;
+    static constexpr int near = Operand::along_k ? Operand::Panel::near(vec) : 1;
     static constexpr int vectors_x = Operand::block / (Operand::along_k ? 1 : vec);
 
     typename Operand::Raw raw[rounds];
@@ -190,7 +199,7 @@ template <typename Operand> struct Stage {
 
     // to: where the thread's first vector goes
     __device__ inline void store(const Args &args, index_t b, index_t x, index_t k, int thread,
-                                 Acc *to) const
+                                 char *to, Doubts &doubts) const
     {
 #pragma unroll
         for (int i = 0; i < rounds; i++) {
@@ -200,21 +209,7 @@ template <typename Operand> struct Stage {
             Acc out[vec] = {};
             if (inside(x + s.x, k + s.k))
                 Operand::stage(args, b, x + s.x, k + s.k, raw[i], out);
-            put(to + s.k * Operand::stride + s.x, out);
-        }
-    }
-
-    static __device__ inline void put(Acc *at, const Acc (&out)[vec])
-    {
-        constexpr int piece = Operand::along_k ? 1 : vec < Tile::run ? vec : Tile::run;
-#pragma unroll
-        for (int i = 0; i < vec; i += piece) {
-            Vec<Acc, piece> part;
-#pragma unroll
-            for (int j = 0; j < piece; j++)
-                part.v[j] = out[i + j];
-            *reinterpret_cast<Vec<Acc, piece> *>(
-                at + (Operand::along_k ? i * Operand::stride : i)) = part;
+            Operand::Panel::put(to + Operand::Panel::place(s.x, s.k), out, doubts);
         }
     }
 };

@@ -77,6 +77,22 @@ static inline void __syncthreads(HOST_PLACE)
     host_self->barrier(host_self, &at);
 }
 
+// Whether any thread of the block says so.
+static inline int __syncthreads_or(int vote, HOST_PLACE)
+{
+    static unsigned char any[1 << 16]; // of a block, by its rank in what runs at once
+    host_place at = {"__syncthreads_or", file, line};
+    if (host_self->rank >= sizeof any)
+        host_self->fail(host_self, "__syncthreads_or: too many blocks run at once");
+    any[host_self->rank] = 0;
+    host_self->barrier(host_self, &at);
+    any[host_self->rank] |= vote != 0;
+    host_self->barrier(host_self, &at);
+    int result = any[host_self->rank];
+    host_self->barrier(host_self, &at); // all have read it
+    return result;
+}
+
 static inline unsigned host_lane()
 {
     return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
@@ -121,6 +137,20 @@ T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, HOST_PL
     unsigned self = host_lane(), first = self & ~(width - 1u);
     return host_shuffle("__shfl_up_sync", mask, value, self - first >= delta ? self - delta : self,
                         file, line);
+}
+
+// What every lane of a whole warp brings.
+template <typename T> struct host_lanes {
+    T of[HOST_LANES];
+};
+
+template <typename T> host_lanes<T> host_gather(const char *what, const T &value, HOST_PLACE)
+{
+    host_lanes<T> all;
+    host_place at = {what, file, line};
+    host_exchange step = {0xffffffffu, HOST_LANES, sizeof(T), &value, &all, 0};
+    host_self->exchange(host_self, &at, &step);
+    return all;
 }
 
 static inline unsigned host_vote(const char *what, unsigned mask, bool vote, const char *file,

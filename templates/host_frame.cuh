@@ -13,10 +13,12 @@ struct host_place {
     int line;
 };
 
+enum { HOST_LANES = 32 };
+
 // What one lane brings to a step of its warp, and what it takes away.
 struct host_exchange {
     unsigned mask;   // lanes that take part, this one among them
-    unsigned source; // the lane whose value this one gets
+    unsigned source; // the lane whose value this one gets; HOST_LANES: all values, in their order
     unsigned bytes;  // of a value
     const void *value;
     void *result;   // not where value is

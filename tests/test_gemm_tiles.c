@@ -84,7 +84,7 @@ START_TEST(every_size_has_tiles_that_fit)
             struct gemm_problem p =
                 problem_of(1 + i % 3, sizes[i % N_SIZES], sizes[i / N_SIZES % N_SIZES],
                            sizes[i / N_SIZES / N_SIZES], layout);
-            check_list(target, &p, tiles, gemm_simt_tiles(target, &p, tiles, MAX_TILES));
+            check_list(target, &p, tiles, gemm_tiles(target, &p, tiles, MAX_TILES));
         }
 }
 END_TEST
@@ -92,7 +92,7 @@ END_TEST
 static struct gemm_tile fastest(const struct target *t, const struct gemm_problem *p)
 {
     struct gemm_tile tile;
-    gemm_simt_tiles(t, p, &tile, 1);
+    gemm_tiles(t, p, &tile, 1);
     return tile;
 }
 
@@ -110,8 +110,8 @@ START_TEST(a_short_list_is_the_head_of_the_long_one)
     struct gemm_problem p = problem_of(1, 1024, 1024, 4095, 3);
     struct gemm_tile all[MAX_TILES], few[3];
     const struct target *target = target_find("sm_90a");
-    ck_assert_int_gt(gemm_simt_tiles(target, &p, all, MAX_TILES), 3);
-    ck_assert_int_eq(gemm_simt_tiles(target, &p, few, 3), 3);
+    ck_assert_int_gt(gemm_tiles(target, &p, all, MAX_TILES), 3);
+    ck_assert_int_eq(gemm_tiles(target, &p, few, 3), 3);
     for (int i = 0; i < 3; i++)
         check_same(&few[i], &all[i]);
     struct gemm_tile one = fastest(target, &p);
@@ -124,7 +124,7 @@ START_TEST(long_float_sums_are_promoted_and_no_others)
     struct gemm_tile tiles[MAX_TILES];
     for (int layout = 0; layout < 16; layout++) {
         struct gemm_problem p = problem_of(1, 64, 64, 65536, layout);
-        int n = gemm_simt_tiles(target_find("sm_90a"), &p, tiles, MAX_TILES);
+        int n = gemm_tiles(target_find("sm_90a"), &p, tiles, MAX_TILES);
         for (int j = 0; j < n; j++)
             ck_assert_int_eq(tiles[j].promote_k, p.floating && p.acc_bytes == 4 ? 256 : 0);
     }

@@ -139,9 +139,10 @@ static char *cubin_of(struct faults *f, const struct kernel *k, size_t *n_bytes)
 static void check_census(struct faults *f, const struct kernel *k, unsigned expected,
                          const struct cubin *c)
 {
+    bool on_tensor_cores = strstr(k->spec, "parts_a=") && !strstr(k->spec, "parts_a=0");
     int local = cubin_count(c, OPCODE_load_local) + cubin_count(c, OPCODE_store_local);
     // The compiler may park a few scalars of an outer loop, to fit one more block on the SM.
-    int parked = expected & FMA ? 0 : 16;
+    int parked = on_tensor_cores || !(expected & FMA) ? 16 : 0;
     int copies = cubin_count(c, OPCODE_copy_async), loads = cubin_count(c, OPCODE_load_global);
     int stores = cubin_count(c, OPCODE_store_global);
     int wide = cubin_count_wide(c, OPCODE_load_global, WIDTH_16);
@@ -162,8 +163,9 @@ static void check_census(struct faults *f, const struct kernel *k, unsigned expe
     if (in_cluster != (k->cluster[0] > 1 && cubin_count(c, OPCODE_cluster_barrier) > 0))
         fault(f, k, "clusters of %u blocks, %d halves of barriers", k->cluster[0],
               cubin_count(c, OPCODE_cluster_barrier));
-    if (expected & FMA && cubin_count(c, OPCODE_ffma) < 128)
-        fault(f, k, "%d multiply-adds", cubin_count(c, OPCODE_ffma));
+    int multiplied = cubin_count(c, on_tensor_cores ? OPCODE_mma : OPCODE_ffma);
+    if (multiplied < (on_tensor_cores ? 16 : 128) && (on_tensor_cores || expected & FMA))
+        fault(f, k, "%d multiply-adds", multiplied);
 }
 
 // A block that the SM has no room for does not launch.
