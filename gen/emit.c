@@ -138,13 +138,15 @@ static const char *loaded_ahead(struct emitter *e, int phase)
     return settled ? with_flag(e, flags, phase, "epilogue") : flags;
 }
 
-// What it makes of that before the phase is done: it is ready, and where nothing else is in shared
-// memory then, so are operands that need no more than was loaded.
+// What it makes of that before the phase is done: it is ready, and where nothing else is in its
+// shared memory then, so are operands that need no more than was loaded.
 static const char *staged_ahead(struct emitter *e, int phase)
 {
     const struct nest *nest = e->launch->phases[phase].nest;
     const char *flags = with_flag(e, "", phase, "ready");
-    for (int i = 0; i < 2 && is_in_cluster(e->launch, phase - 1); i++)
+    bool is_free =
+        is_in_cluster(e->launch, phase - 1) || e->launch->phases[phase].spec.shared_at > 0;
+    for (int i = 0; i < 2 && is_free; i++)
         if (all_settled(e, phase, nest->heavy_in[i]))
             flags = with_flag(e, flags, phase, i ? "b" : "a");
     return flags;
@@ -155,12 +157,19 @@ static bool is_gemm(const struct launch *l, int phase)
     return phase < l->n_phases && l->phases[phase].form == FAMILY_gemm;
 }
 
+// A reduction whose loads may all be under way at once: they are what others wait for, and go
+// first.
+static bool loads_itself(const struct launch *l, int phase)
+{
+    return is_in_cluster(l, phase) || (phase < l->n_phases && l->phases[phase].spec.told);
+}
+
 static void emit_load_ahead(struct emitter *e, int phase, const char *const *args, FILE *out)
 {
     if (is_gemm(e->launch, phase))
         fprintf(out, "    phase%d::Ahead ahead%d;\n    phase%d::load_ahead(%s, ahead%d, %s);\n",
                 phase, phase, phase, args[phase], phase, loaded_ahead(e, phase));
-    else if (is_in_cluster(e->launch, phase))
+    else if (loads_itself(e->launch, phase))
         fprintf(out, "    phase%d::Ahead ahead%d;\n    phase%d::load_ahead(%s, ahead%d);\n", phase,
                 phase, phase, args[phase], phase);
 }
@@ -214,7 +223,8 @@ static void emit_run(struct emitter *e, int phase, const char *const *args, FILE
                 loaded_ahead(e, phase), l->waits[phase] ? " | " : "",
                 l->waits[phase] ? staged_ahead(e, phase) : "");
     else if (l->phases[phase].spec.told)
-        fprintf(out, "    phase%d::run(%s, blockIdx.x, tag%d);\n", phase, args[phase], phase);
+        fprintf(out, "    phase%d::run_told(%s, ahead%d, tag%d);\n", phase, args[phase], phase,
+                phase);
     else
         fprintf(out, "    phase%d::run(%s);\n", phase, args[phase]);
 }
@@ -248,9 +258,9 @@ static void emit_steps(struct emitter *e, const char *const *args, FILE *out)
             emit_wait(e, p, args, out);
         for (; l->waits[p] && since < p; since++)
             emit_finish(e, since, args, out);
-        if (p && is_in_cluster(l, p))
+        if (p && loads_itself(l, p))
             emit_load_ahead(e, p, args, out);
-        if (!is_in_cluster(l, p + 1))
+        if (!loads_itself(l, p + 1))
             emit_load_ahead(e, p + 1, args, out);
         if (p == 0 && l->cluster > 1)
             fputs("    cluster_entered(); // from here on blocks send to each other\n", out);

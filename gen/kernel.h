@@ -185,7 +185,7 @@ struct spec {
     int threads_x, threads_y, splits;                           // columns
     bool along_kept, replicated, told;                          // columns
     int block_m, block_n, block_k, thread_m, thread_n, lanes_n; // gemm, as all below
-    int split, promote_k, raster, blocks_per_sm, shared_bytes;
+    int split, promote_k, raster, blocks_per_sm, shared_bytes, shared_at;
     int vec_a, vec_b, vec_c, parts_a, parts_b;
     bool a_along_k, b_along_k, masked;
 };

@@ -186,6 +186,22 @@ static int64_t largest_shared(const struct launch *l)
     return ceil_div(bytes, 128) * 128;
 }
 
+// A contraction that waits for all blocks uses shared memory behind what the phases before it use,
+// where there is room: what it needs no waiting for is there already when they are done.
+static void place_panels(const struct fusion *f, struct launch *l)
+{
+    int64_t end = 128; // a place of its own is not 0
+    for (int p = 0; p < l->n_phases; p++) {
+        struct scheduled *s = &l->phases[p];
+        if (l->waits[p] && s->form == FAMILY_gemm &&
+            end + s->spec.shared_bytes + MAX_OWN_BYTES <= f->target->shared_per_block) {
+            s->spec.shared_at = (int)end;
+            s->shared_bytes = (unsigned)(end + s->spec.shared_bytes);
+        }
+        end = max64(end, ceil_div(s->shared_bytes, 128) * 128);
+    }
+}
+
 static void begin_launch(struct fusion *f, int n_phases, const struct wishes *w, struct launch *l)
 {
     *l = (struct launch){.threads = w->of[WISH_threads],
@@ -208,13 +224,15 @@ bool launch_in_grid(struct fusion *f, int first, int n_phases, int alignment,
         if (!schedule_phase(f, nest, alignment, w, s))
             return false;
         l->blocks = max64(l->blocks, min64(s->blocks, f->target->n_sms));
-        l->shared_bytes = s->shared_bytes > l->shared_bytes ? s->shared_bytes : l->shared_bytes;
     }
+    place_barriers(l);
+    place_panels(f, l);
+    for (int p = 0; p < n_phases; p++)
+        l->shared_bytes = (unsigned)max64(l->shared_bytes, l->phases[p].shared_bytes);
     int64_t own_at = largest_shared(l);
     int64_t room = min64(f->target->shared_per_block - own_at, MAX_OWN_BYTES);
     for (int p = 0; p < n_phases; p++)
         replicate(f, &l->phases[p], first + n_phases, &room);
-    place_barriers(l);
     tell_partials(l);
     place_own(f, l, own_at);
     return true;

@@ -140,8 +140,8 @@ __device__ inline void collect_told(const SplitArgs &args, index_t r, int y, uin
 {
     constexpr int most = (Spec::splits + Spec::threads_y - 1) / Spec::threads_y;
     constexpr int step = Spec::threads_y * Spec::rows;
-    const int n = r < Spec::rows && y < Spec::splits ? (Spec::splits - 1 - y) / Spec::threads_y + 1
-                                                     : 0;
+    const int n =
+        r < Spec::rows && y < Spec::splits ? (Spec::splits - 1 - y) / Spec::threads_y + 1 : 0;
     const uint64 *from = args.exchange + y * Spec::rows + r;
     Packets<Acc, most> packets[Tile::kept];
 #pragma unroll
@@ -195,10 +195,65 @@ __device__ inline void finish_rows(const Args &args, index_t r, int y, Row (&row
         }
 }
 
+// A thread's share, under way all at once where it has room in registers.
+struct Ahead {
+    static constexpr bool whole =
+        Tile::tiles == 1 && Tile::steps_per_split * sizeof(Elements<Spec::vec>) <= 256;
+    static constexpr int steps = whole ? (int)Tile::steps_per_split : 0;
+    Elements<Spec::vec> e[whole ? steps : 1];
+};
+
+__device__ inline bool is_step(index_t step, index_t c)
+{
+    return (Tile::steps % Spec::splits == 0 || step < Tile::steps) &&
+           (Spec::cols % Tile::step == 0 || c < Spec::cols);
+}
+
+__device__ inline void load_ahead(const Args &args, Ahead &ahead,
+                                  index_t split = blockIdx.x % Spec::splits)
+{
+    const int x = threadIdx.x % Spec::threads_x, y = threadIdx.x / Spec::threads_x;
+    const index_t first = split * Tile::steps_per_split;
+    const index_t r = (index_t)x * Tile::kept;
+#pragma unroll
+    for (int i = 0; i < Ahead::steps; i++) {
+        const index_t c = (first + i) * Tile::step + y * Tile::reduced;
+        if (r < Spec::rows && is_step(first + i, c))
+            load_elements(args, r, c, ahead.e[i]);
+    }
+}
+
+// Steps one by one, then in pairs: no long chain.
+__device__ inline void reduce_ahead(const Args &args, Ahead &ahead, index_t r, int y, index_t split,
+                                    Row (&row)[Tile::kept], Acc (&acc)[Tile::kept])
+{
+    const index_t first = split * Tile::steps_per_split;
+    Acc part[Ahead::whole ? Ahead::steps : 1][Tile::kept];
+#pragma unroll
+    for (int i = 0; i < Ahead::steps; i++) {
+        const index_t c = (first + i) * Tile::step + y * Tile::reduced;
+#pragma unroll
+        for (int j = 0; j < Tile::kept; j++)
+            identity(part[i][j]);
+        if (is_step(first + i, c))
+            accumulate(args, r, c, row, ahead.e[i], part[i]);
+    }
+#pragma unroll
+    for (int apart = 1; apart < Ahead::steps; apart *= 2)
+#pragma unroll
+        for (int i = 0; i + apart < Ahead::steps; i += 2 * apart)
+#pragma unroll
+            for (int j = 0; j < Tile::kept; j++)
+                combine(part[i][j], part[i + apart][j]);
+#pragma unroll
+    for (int j = 0; j < Tile::kept; j++)
+        combine(acc[j], part[0][j]);
+}
+
 // first: this block's number among those that do this; tag: next_tag(args) where partial results
-// are told
-template <typename SplitArgs>
-__device__ inline void run(const SplitArgs &args, index_t first = blockIdx.x, uint32 tag = 0)
+// are told; ahead: of the block's first share, where is_ahead
+template <bool is_ahead, typename SplitArgs>
+__device__ inline void run_from(const SplitArgs &args, index_t first, uint32 tag, Ahead &ahead)
 {
     const int x = threadIdx.x % Spec::threads_x, y = threadIdx.x / Spec::threads_x;
     for (index_t block = first; block < Tile::tiles * Spec::splits; block += gridDim.x) {
@@ -213,8 +268,14 @@ __device__ inline void run(const SplitArgs &args, index_t first = blockIdx.x, ui
             if (live)
                 load_row(args, r + j, row[j]);
         }
-        if (live)
+        if constexpr (is_ahead && Ahead::whole) {
+            if (block != first)
+                load_ahead(args, ahead, split);
+            if (live)
+                reduce_ahead(args, ahead, r, y, split, row, acc);
+        } else if (live) {
             reduce_part(args, r, y, split, row, acc);
+        }
         reduce_block(x, y, acc);
         if constexpr (Spec::splits > 1) {
             if constexpr (Spec::told)
@@ -233,6 +294,20 @@ __device__ inline void run(const SplitArgs &args, index_t first = blockIdx.x, ui
         finish_rows(args, r, y, row, acc);
         __syncthreads(); // shared memory is free for the next tile
     }
+}
+
+template <typename SplitArgs>
+__device__ inline void run(const SplitArgs &args, index_t first = blockIdx.x)
+{
+    Ahead none;
+    run_from<false>(args, first, 0, none);
+}
+
+// A phase whose partial results are told
+template <typename SplitArgs>
+__device__ inline void run_told(const SplitArgs &args, Ahead &ahead, uint32 tag)
+{
+    run_from<true>(args, blockIdx.x, tag, ahead);
 }
 
 // The other half of a replicated phase, past a barrier of all blocks unless the partial results are
@@ -287,60 +362,6 @@ __device__ inline void open_slots(Inbox *inbox)
         open_inbox(inbox, (unsigned)(Spec::rows * Slots::n * sizeof(Acc)), threadIdx.x == 0);
 }
 
-// A thread's share, under way all at once where it has room in registers.
-struct Ahead {
-    static constexpr bool whole =
-        Tile::tiles == 1 && Tile::steps_per_split * sizeof(Elements<Spec::vec>) <= 256;
-    static constexpr int steps = whole ? (int)Tile::steps_per_split : 0;
-    Elements<Spec::vec> e[whole ? steps : 1];
-};
-
-__device__ inline bool is_step(index_t step, index_t c)
-{
-    return (Tile::steps % Spec::splits == 0 || step < Tile::steps) &&
-           (Spec::cols % Tile::step == 0 || c < Spec::cols);
-}
-
-__device__ inline void load_ahead(const Args &args, Ahead &ahead)
-{
-    const int x = threadIdx.x % Spec::threads_x, y = threadIdx.x / Spec::threads_x;
-    const index_t first = blockIdx.x % Spec::splits * Tile::steps_per_split;
-    const index_t r = (index_t)x * Tile::kept;
-#pragma unroll
-    for (int i = 0; i < Ahead::steps; i++) {
-        const index_t c = (first + i) * Tile::step + y * Tile::reduced;
-        if (r < Spec::rows && is_step(first + i, c))
-            load_elements(args, r, c, ahead.e[i]);
-    }
-}
-
-// Steps one by one, then in pairs: no long chain.
-__device__ inline void reduce_ahead(const Args &args, Ahead &ahead, index_t r, int y,
-                                    Row (&row)[Tile::kept], Acc (&acc)[Tile::kept])
-{
-    const index_t first = blockIdx.x % Spec::splits * Tile::steps_per_split;
-    Acc part[Ahead::whole ? Ahead::steps : 1][Tile::kept];
-#pragma unroll
-    for (int i = 0; i < Ahead::steps; i++) {
-        const index_t c = (first + i) * Tile::step + y * Tile::reduced;
-#pragma unroll
-        for (int j = 0; j < Tile::kept; j++)
-            identity(part[i][j]);
-        if (is_step(first + i, c))
-            accumulate(args, r, c, row, ahead.e[i], part[i]);
-    }
-#pragma unroll
-    for (int apart = 1; apart < Ahead::steps; apart *= 2)
-#pragma unroll
-        for (int i = 0; i + apart < Ahead::steps; i += 2 * apart)
-#pragma unroll
-            for (int j = 0; j < Tile::kept; j++)
-                combine(part[i][j], part[i + apart][j]);
-#pragma unroll
-    for (int j = 0; j < Tile::kept; j++)
-        combine(acc[j], part[0][j]);
-}
-
 // To that slot of the row in the block of that rank.
 __device__ inline void send_to(Inbox *inbox, index_t r, int slot, int rank, const Acc &acc)
 {
@@ -387,7 +408,7 @@ __device__ inline void reduce_in_cluster(const Args &args, Ahead &ahead, Inbox *
                 load_row(args, r + j, row[j]);
         }
         if (Ahead::whole && r < Spec::rows)
-            reduce_ahead(args, ahead, r, y, row, acc);
+            reduce_ahead(args, ahead, r, y, blockIdx.x % Spec::splits, row, acc);
         else if (r < Spec::rows)
             reduce_part(args, r, y, blockIdx.x % Spec::splits, row, acc);
         send_all(inbox, r, x, y, acc);

@@ -166,7 +166,7 @@ __device__ inline void stage_ahead(const Args &args, Ahead &step, int what)
     const Place p = thread_place(threadIdx.x);
     const Start from = start_of(c, p);
     const Places to = places_of(from, p.group);
-    char *shared = reinterpret_cast<char *>(dynamic_shared());
+    char *shared = reinterpret_cast<char *>(dynamic_shared()) + Spec::shared_at;
     step.a.ready(from.m, from.k_a, p.thread);
     step.b.ready(from.n, from.k_b, p.thread);
     if (what & AHEAD_a)
@@ -236,7 +236,7 @@ __device__ inline void accumulate(const Args &args, Corner c, Place p, char *sha
 
 __device__ inline void contract(const Args &args, index_t tile, Ahead &step, int ahead)
 {
-    char *shared = reinterpret_cast<char *>(dynamic_shared());
+    char *shared = reinterpret_cast<char *>(dynamic_shared()) + Spec::shared_at;
     Accumulators acc;
     clear(acc);
     const Corner corner = tile_place(tile);

@@ -30,7 +30,7 @@ START_TEST(short_kernels_become_phases)
     ck_assert_str_eq(k->family, "stitch");
     ck_assert_int_eq(count(k->source, "\nnamespace phase"), p->phases);
     int n_waits = count(k->source, "grid_barrier(args.barrier);") +
-                  count(k->source, "::run(a0, blockIdx.x, tag0)");
+                  count(k->source, "::run_told(a0, ahead0, tag0)");
     ck_assert_int_eq(n_waits, clusters ? 0 : p->barriers);
     ck_assert_int_eq(count(k->source, "::finish_in_cluster("), clusters ? p->shared : 0);
     ck_assert_int_eq(k->cooperative, !clusters);
