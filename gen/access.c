@@ -43,6 +43,13 @@ struct accesses value_accesses(struct gen *g, const struct nest *nest, const str
     return a;
 }
 
+double value_flops(struct gen *g, const struct nest *nest, const struct value *v, double points)
+{
+    struct accesses a = {.loads = arena_new(g, const struct value *, nest->n_values + 1)};
+    collect(&a, nest, v, arena_new(g, bool, nest->n_values + 1), points);
+    return a.flops;
+}
+
 // Each tensor once, however often it is read.
 static double distinct_bytes(const struct accesses *a)
 {

@@ -229,7 +229,8 @@ static void emit_run(struct emitter *e, int phase, const char *const *args, FILE
         fprintf(out, "    phase%d::run(%s);\n", phase, args[phase]);
 }
 
-// Where the blocks of a cluster meet; they have all begun when the first of them sends.
+// Where the blocks of a cluster meet, while their first loads are under way; they have all begun when
+// the first of them sends.
 static void emit_inboxes(struct emitter *e, FILE *out)
 {
     const struct launch *l = e->launch;
@@ -240,7 +241,7 @@ static void emit_inboxes(struct emitter *e, FILE *out)
                     "    phase%d::open_slots(inbox%d);\n",
                     p, p, p, p);
     if (l->cluster > 1)
-        fputs("    cluster_enter();\n", out);
+        fputs("    cluster_enter();\n    cluster_entered();\n", out);
 }
 
 // The phases one after the other.  What a phase needs of memory that is settled is on its way while
@@ -248,7 +249,6 @@ static void emit_inboxes(struct emitter *e, FILE *out)
 static void emit_steps(struct emitter *e, const char *const *args, FILE *out)
 {
     const struct launch *l = e->launch;
-    emit_inboxes(e, out);
     for (int p = 0; p < l->n_phases; p++)
         if (l->phases[p].spec.told)
             fprintf(out, "    const uint32 tag%d = phase%d::next_tag(%s);\n", p, p, args[p]);
@@ -262,8 +262,8 @@ static void emit_steps(struct emitter *e, const char *const *args, FILE *out)
             emit_load_ahead(e, p, args, out);
         if (!loads_itself(l, p + 1))
             emit_load_ahead(e, p + 1, args, out);
-        if (p == 0 && l->cluster > 1)
-            fputs("    cluster_entered(); // from here on blocks send to each other\n", out);
+        if (p == 0)
+            emit_inboxes(e, out);
         emit_run(e, p, args, out);
     }
 }

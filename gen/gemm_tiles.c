@@ -172,14 +172,16 @@ static double prologue_clocks(const struct gemm_tile *tile, const struct gemm_pr
 }
 
 // From the first load to the last sum, where these parts take so long: the largest decides, except
-// that a phase, alone on its SM, waits for what it loads after the first round.
-static double busy_clocks(const struct gemm_problem *p, double arithmetic, double shared,
-                          double bytes, double waves, double rounds)
+// that a phase, alone on its SM, waits for what it loads after the first round, and begins its
+// prologues when the loads are done.
+static double busy_clocks(const struct gemm_problem *p, double arithmetic, double prologues,
+                          double shared, double bytes, double waves, double rounds)
 {
     const double latency = 700, l2_bytes_per_clock = 40;
-    double busy = larger(larger(arithmetic, shared),
+    bool phase = p->phase_threads > 0;
+    double busy = larger(larger(arithmetic + (phase ? 0 : prologues), shared),
                          larger(bytes / l2_bytes_per_clock, waves * rounds * latency));
-    return busy + (p->phase_threads ? waves * (rounds - 1) * latency : 0);
+    return busy + (phase ? prologues + waves * (rounds - 1) * latency : 0);
 }
 
 // Of the parts of two elements, those that are multiplied.
@@ -215,8 +217,8 @@ static double mma_clocks(const struct target *t, const struct gemm_tile *tile,
     double sums = tile->split > 1
                       ? per_sm * tile->split * tile->block_m * tile->block_n * p->acc_bytes / 64
                       : 0;
-    double busy = busy_clocks(p, multiply + issue + per_sm * prologue_clocks(tile, p), shared,
-                              bytes, waves, rounds);
+    double busy = busy_clocks(p, multiply + issue, per_sm * prologue_clocks(tile, p), shared, bytes,
+                              waves, rounds);
     return busy + waves * (start + 4 * tile->thread_m * tile->thread_n) + sums;
 }
 
@@ -239,7 +241,7 @@ static double predicted_clocks(const struct target *t, const struct gemm_tile *t
                       ? per_sm * tile->split * tile->block_m * tile->block_n * p->acc_bytes / 64
                       : 0;
     double busy =
-        busy_clocks(p, issue + per_sm * prologue_clocks(tile, p), shared, bytes, waves, rounds);
+        busy_clocks(p, issue, per_sm * prologue_clocks(tile, p), shared, bytes, waves, rounds);
     return busy + waves * (start + 4 * tile->thread_m * tile->thread_n) + sums;
 }
 
@@ -254,8 +256,12 @@ static int load_rounds(const struct gemm_tile *tile, int vec_a, int vec_b)
 static void choose_vectors(const struct gemm_problem *p, struct gemm_tile *tile)
 {
     int run = 16 / p->acc_bytes; // a wider vector would only hold more registers
-    tile->vec_a = min_int(min_int(p->vec_a, run), p->a_along_k ? tile->block_k : tile->block_m);
-    tile->vec_b = min_int(min_int(p->vec_b, run), p->b_along_k ? tile->block_k : tile->block_n);
+    bool in_cluster = p->phase_threads && !p->alone_on_sm;
+    bool wide = in_cluster && tile->parts_a && tile->threads <= 256;
+    int a = wide ? p->wide_a : min_int(p->vec_a, run),
+        b = wide ? p->wide_b : min_int(p->vec_b, run);
+    tile->vec_a = min_int(a, p->a_along_k ? tile->block_k : tile->block_m);
+    tile->vec_b = min_int(b, p->b_along_k ? tile->block_k : tile->block_n);
     tile->vec_c = min_int(min_int(p->vec_c, run), tile->thread_n);
 }
 

@@ -13,6 +13,8 @@ struct gemm_problem {
     // The widest vectors that alignment, extents and element types allow: powers of two that divide
     // k or m, k or n, and n.
     int vec_a, vec_b, vec_c;
+    // Twice vec_a and vec_b, where memory goes on and a prologue has it dear; else as these.
+    int wide_a, wide_b;
     int parts_a, parts_b;      // bfloat16 numbers that make up an element; 0: none do
     double ops_a, ops_b;       // of the prologue, for an element
     int extra_registers; // that the prologue holds in a thread beyond plain loads of one vector

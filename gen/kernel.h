@@ -147,6 +147,8 @@ struct accesses {
 double nest_points(const struct nest *nest); // of the iteration domain
 struct accesses nest_accesses(struct gen *g, const struct nest *nest);
 struct accesses value_accesses(struct gen *g, const struct nest *nest, const struct value *v);
+// At so many points; what is the same for several is computed once for them.
+double value_flops(struct gen *g, const struct nest *nest, const struct value *v, double points);
 // The widest vector along a variable, of at most so many lanes (MAX_LANES: any), that some access
 // can use whole, within the promised alignment; *alignment grows to what it needs of pointers.
 enum { MAX_LANES = 8 };

@@ -33,13 +33,29 @@ static int parts_of(const struct value *v)
     return PARTS;
 }
 
+enum { DEAR = 8 }; // operations for an element, some of which its vector has in common
+
 // One operand of a contraction: the direction its vectors run in, which is where its tensors lie
 // side by side, their width, and the registers that its prologue holds.
 struct operand {
     bool along_k;
-    int vec, registers, parts;
+    int vec, wide, registers, parts;
     double ops; // for each element
 };
+
+// Twice the vector where it is moved in whole pieces of 16 bytes, and memory goes on for another.
+static int twice(struct fusion *f, const struct nest *nest, const struct accesses *a, int along,
+                 int vec)
+{
+    bool goes_on = 2 * vec <= MAX_LANES && nest->extent[along] % (2 * vec) == 0;
+    for (int i = 0; i < a->n_loads; i++) {
+        const struct value *load = a->loads[i];
+        if (index_side_by_side(f->pool, load->index, along, vec))
+            goes_on &= dtype_info[load->dtype].bytes * vec == 16 &&
+                       index_side_by_side(f->pool, load->index, along, 2 * vec);
+    }
+    return goes_on ? 2 * vec : vec;
+}
 
 static struct operand operand_of(struct fusion *f, struct scheduled *s, int which, int promised)
 {
@@ -48,13 +64,16 @@ static struct operand operand_of(struct fusion *f, struct scheduled *s, int whic
     struct accesses a = value_accesses(f->g, nest, nest->heavy_in[which]);
     double elements =
         (double)nest->extent[VAR_b] * (double)nest->extent[other] * (double)nest->extent[VAR_k];
-    struct operand o = {.registers = 2 * (a.n_loads - 1) + (a.flops > 0 ? 4 : 0),
-                        .parts = parts_of(nest->heavy_in[which]),
-                        .ops = elements > 0 ? a.flops / elements : 0};
+    struct operand o = {
+        .registers = 2 * (a.n_loads - 1) + (a.flops > 0 ? 4 : 0),
+        .parts = parts_of(nest->heavy_in[which]),
+        .ops =
+            elements > 0 ? value_flops(f->g, nest, nest->heavy_in[which], elements) / elements : 0};
     o.along_k = side_by_side_bytes(f, &a, VAR_k) >= side_by_side_bytes(f, &a, other);
     int along = o.along_k ? VAR_k : other;
     o.vec = vector_width(f, nest, &a, false, along, MAX_LANES, promised, &s->alignment);
     o.vec = dividing(nest->extent[along], o.vec);
+    o.wide = o.ops >= DEAR ? twice(f, nest, &a, along, o.vec) : o.vec;
     return o;
 }
 
@@ -101,6 +120,8 @@ bool schedule_gemm(struct fusion *f, struct scheduled *s, int promised, const st
                                    .ops_a = a.ops,
                                    .ops_b = b.ops,
                                    .vec_a = a.vec,
+                                   .wide_a = a.wide,
+                                   .wide_b = b.wide,
                                    .vec_b = b.vec,
                                    .vec_c = epilogue_vector(f, s, promised),
                                    .extra_registers = a.registers + b.registers,

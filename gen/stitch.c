@@ -37,7 +37,7 @@ enum {
 static const int thread_counts[] = {256, 512, 128};
 enum {
     N_THREAD_COUNTS = sizeof thread_counts / sizeof *thread_counts,
-    GOOD_TILES = 3,
+    GOOD_TILES = 6,
     MOST_TILES = 12
 };
 
