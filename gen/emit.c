@@ -229,8 +229,8 @@ static void emit_run(struct emitter *e, int phase, const char *const *args, FILE
         fprintf(out, "    phase%d::run(%s);\n", phase, args[phase]);
 }
 
-// Where the blocks of a cluster meet, while their first loads are under way; they have all begun when
-// the first of them sends.
+// Where the blocks of a cluster meet, while their first loads are under way; they have all begun
+// when the first of them sends.
 static void emit_inboxes(struct emitter *e, FILE *out)
 {
     const struct launch *l = e->launch;

@@ -126,7 +126,8 @@ static int shared_bytes(const struct gemm_tile *tile, const struct gemm_problem 
                    ? tile->split * tile->block_m * tile->block_n * p->acc_bytes
                    : 0;
     bool apart = tile->promote_k || one_step;
-    return apart ? buffers + sums : sums > buffers ? sums : buffers;
+    int doubts = tile->parts_a > 1 || tile->parts_b > 1 ? 64 : 0;
+    return (apart ? buffers + sums : sums > buffers ? sums : buffers) + doubts;
 }
 
 static int64_t tile_count(const struct gemm_tile *tile, const struct gemm_problem *p)

@@ -15,12 +15,12 @@ struct gemm_problem {
     int vec_a, vec_b, vec_c;
     // Twice vec_a and vec_b, where memory goes on and a prologue has it dear; else as these.
     int wide_a, wide_b;
-    int parts_a, parts_b;      // bfloat16 numbers that make up an element; 0: none do
-    double ops_a, ops_b;       // of the prologue, for an element
-    int extra_registers; // that the prologue holds in a thread beyond plain loads of one vector
-                         // each
-    int phase_threads;   // of a block; 0: as many as are best
-    bool alone_on_sm;    // a block is, and walks through tiles
+    int parts_a, parts_b; // bfloat16 numbers that make up an element; 0: none do
+    double ops_a, ops_b;  // of the prologue, for an element
+    int extra_registers;  // that the prologue holds in a thread beyond plain loads of one vector
+                          // each
+    int phase_threads;    // of a block; 0: as many as are best
+    bool alone_on_sm;     // a block is, and walks through tiles
 };
 
 // The fields of specs.def that do not come from the problem, under the same names.
@@ -35,4 +35,4 @@ struct gemm_tile {
 // The tiles that the target can run, fastest first by the cost model, at most `max`.  There is
 // always one, but for a phase.
 int gemm_tiles(const struct target *t, const struct gemm_problem *p, struct gemm_tile *tiles,
-                    int max);
+               int max);

@@ -70,15 +70,6 @@ __device__ inline void clear(Accumulators &acc)
             acc[i][j] = 0;
 }
 
-// Of the whole block; true where it has met operands that the sums are doubtful for.
-__device__ inline bool doubting_barrier(const Doubts &doubts)
-{
-    if constexpr (Doubts::possible)
-        return __syncthreads_or(doubts.any());
-    __syncthreads();
-    return false;
-}
-
 #include "gemm_finish.cuh"
 
 // A k step on its way from memory to shared memory, and what the tile's epilogue loads
@@ -257,17 +248,13 @@ __device__ inline void contract(const Args &args, index_t tile, Ahead &step, int
             move_to_sums<true>(acc, own_sums(shared, thread));
         else
             move_to_sums<false>(acc, own_sums(shared, thread));
-        bool doubtful = false;
         if constexpr (Spec::split > 1)
-            doubtful = doubting_barrier(step.doubts); // every group's sums are there
-        if (doubtful)
-            finish_plainly(args, corner);
-        else
-            finish_sums(args, c, p.group, own_sums(shared, p.thread), step.finish,
-                        ahead & AHEAD_epilogue);
-    } else if (Doubts::possible && doubting_barrier(step.doubts)) {
-        finish_plainly(args, corner);
+            step.finish.limit = doubtful_below(step.doubts, shared); // every group's sums are there
+        finish_sums(args, c, p.group, own_sums(shared, p.thread), step.finish,
+                    ahead & AHEAD_epilogue);
     } else {
+        if constexpr (Doubts::possible)
+            step.finish.limit = doubtful_below(step.doubts, shared);
         finish(args, c, acc, step.finish, ahead & AHEAD_epilogue);
     }
     step.doubts = {};

@@ -58,6 +58,70 @@ __device__ inline bool is_inside(const Corner &c, int j)
            (Spec::n % Spec::block_n == 0 || c.n + j < (index_t)Spec::n);
 }
 
+// One element of an operand, with all of the vector that it lies in.
+template <typename Operand>
+__device__ inline Acc element_of(const Args &args, index_t b, index_t x, index_t k)
+{
+    constexpr int vec = Operand::vec;
+    const int lane = (Operand::along_k ? k : x) % vec;
+    x -= Operand::along_k ? 0 : lane;
+    k -= Operand::along_k ? lane : 0;
+    typename Operand::Raw raw;
+    Operand::template load<LOADS_all>(args, b, x, k, raw);
+    make_ready(raw);
+    Acc values[vec];
+    Operand::stage(args, b, x, k, raw, values);
+    Acc value = values[0];
+#pragma unroll
+    for (int i = 1; i < vec; i++)
+        value = lane == i ? values[i] : value;
+    return value;
+}
+
+// vec_c sums from memory, element by element: slow, but right for all operands.  Not inline: a
+// kernel has it once, out of the way, or, as a template, not at all.
+template <typename AnyArgs>
+__device__ __noinline__ Vec<Acc, Spec::vec_c> plain_sums(AnyArgs args, Corner c)
+{
+    constexpr index_t chain = 256; // of additions, then a new one: as promote_k
+    Vec<Acc, Spec::vec_c> sums = {}, whole = {};
+#pragma unroll 1
+    for (index_t k = 0; k < (index_t)Spec::k; k++) {
+        const Acc a = element_of<OperandA>(args, c.b, c.m, k);
+#pragma unroll
+        for (int j = 0; j < Spec::vec_c; j++)
+            sums.v[j] = multiply_add(a, element_of<OperandB>(args, c.b, c.n + j, k), sums.v[j]);
+        if (k % chain == chain - 1 || k == (index_t)Spec::k - 1)
+#pragma unroll
+            for (int j = 0; j < Spec::vec_c; j++)
+                whole.v[j] = add(whole.v[j], sums.v[j]), sums.v[j] = 0;
+    }
+    return whole;
+}
+
+// A barrier of the block, past which is known below what size its sums are in doubt: 0, or where
+// some thread has met operands that these may tell in, more.
+template <typename AnyDoubts>
+__device__ inline float doubtful_below(const AnyDoubts &doubts, char *shared)
+{
+    if constexpr (!AnyDoubts::possible) {
+        __syncthreads();
+        return 0.0f;
+    } else {
+        if (!__syncthreads_or(doubts.any()))
+            return 0.0f;
+        float *of_warps = reinterpret_cast<float *>(shared + Tile::doubts_at);
+        float largest = doubts.largest;
+        warp_reduce<32>(largest, [](float &into, float from) { into = maximum(into, from); });
+        if (threadIdx.x % 32 == 0)
+            of_warps[threadIdx.x / 32] = largest;
+        __syncthreads();
+        for (int i = 0; i < Spec::threads / 32; i++)
+            largest = maximum(largest, of_warps[i]);
+        return AnyDoubts::limit(largest);
+    }
+}
+
 // What the epilogue of a thread's runs loads.
 struct Finish {
     static constexpr int turns = (Tile::runs + Spec::split - 1) / Spec::split; // at the runs
@@ -65,6 +129,7 @@ struct Finish {
     // Before the k loop, if registers can hold it through that.
     static constexpr bool ahead = turns * pieces * sizeof(Elements<Spec::vec_c>) <= 64;
     Elements<Spec::vec_c> e[ahead ? turns : 1][pieces];
+    float limit = 0.0f; // below which sums are in doubt
 
     __device__ inline void load(const Args &args, const Corner &c, int turn)
     {
@@ -81,6 +146,15 @@ __device__ inline bool is_run(int i)
     return Tile::runs % Spec::split == 0 || i < Tile::runs;
 }
 
+__device__ inline bool is_doubtful(const Acc (&sums)[Spec::vec_c], float limit)
+{
+    bool any = false;
+#pragma unroll
+    for (int i = 0; i < Spec::vec_c; i++)
+        any |= !(absolute(sums[i]) >= limit);
+    return any;
+}
+
 // Run i of the thread, in that turn; c: where its first run lies
 __device__ inline void finish_run(const Args &args, Corner c, int i, const Run &run, Finish &finish,
                                   int turn, bool is_loaded)
@@ -95,8 +169,16 @@ __device__ inline void finish_run(const Args &args, Corner c, int i, const Run &
         for (int i = 0; i < Spec::vec_c; i++)
             out[i] = run.v[j + i];
         const Elements<Spec::vec_c> &e = finish.e[Finish::ahead ? turn : 0][j / Spec::vec_c];
-        if (is_inside(c, j))
-            epilogue(args, c.b, c.m, c.n + j, out, e);
+        if (!is_inside(c, j))
+            continue;
+        if constexpr (Doubts::possible)
+            if (is_doubtful(out, finish.limit)) {
+                const Vec<Acc, Spec::vec_c> plain = plain_sums(args, Corner{c.b, c.m, c.n + j});
+#pragma unroll
+                for (int i = 0; i < Spec::vec_c; i++)
+                    out[i] = plain.v[i];
+            }
+        epilogue(args, c.b, c.m, c.n + j, out, e);
     }
 }
 
@@ -132,54 +214,5 @@ __device__ inline void finish_sums(const Args &args, Corner c, int group, const 
                 run.v[j] = add(run.v[j], other.v[j]);
         }
         finish_run(args, c, i, run, loads, turn, is_loaded);
-    }
-}
-
-// One element of an operand, with all of the vector that it lies in.
-template <typename Operand>
-__device__ inline Acc element_of(const Args &args, index_t b, index_t x, index_t k)
-{
-    constexpr int vec = Operand::vec;
-    const int lane = (Operand::along_k ? k : x) % vec;
-    x -= Operand::along_k ? 0 : lane;
-    k -= Operand::along_k ? lane : 0;
-    typename Operand::Raw raw;
-    Operand::template load<LOADS_all>(args, b, x, k, raw);
-    make_ready(raw);
-    Acc values[vec];
-    Operand::stage(args, b, x, k, raw, values);
-    Acc value = values[0];
-#pragma unroll
-    for (int i = 1; i < vec; i++)
-        value = lane == i ? values[i] : value;
-    return value;
-}
-
-// The block's tile from memory, element by element: slow, but right for all operands.  corner: the
-// tile's own
-__device__ inline void finish_plainly(const Args &args, Corner corner)
-{
-    constexpr int per_row = Spec::block_n / Spec::vec_c;
-    constexpr index_t chain = 256; // of additions, then a new one: as promote_k
-#pragma unroll 1
-    for (int i = threadIdx.x; i < Spec::block_m * per_row; i += Spec::threads) {
-        const Corner c = {corner.b, corner.m + i / per_row, corner.n + i % per_row * Spec::vec_c};
-        if (!is_inside(c, 0))
-            continue;
-        Acc sums[Spec::vec_c] = {}, whole[Spec::vec_c] = {};
-#pragma unroll 1
-        for (index_t k = 0; k < (index_t)Spec::k; k++) {
-            const Acc a = element_of<OperandA>(args, c.b, c.m, k);
-#pragma unroll
-            for (int j = 0; j < Spec::vec_c; j++)
-                sums[j] = multiply_add(a, element_of<OperandB>(args, c.b, c.n + j, k), sums[j]);
-            if (k % chain == chain - 1 || k == (index_t)Spec::k - 1)
-#pragma unroll
-                for (int j = 0; j < Spec::vec_c; j++)
-                    whole[j] = add(whole[j], sums[j]), sums[j] = 0;
-        }
-        Elements<Spec::vec_c> e;
-        load_elements(args, c.b, c.m, c.n, e);
-        epilogue(args, c.b, c.m, c.n, whole, e);
     }
 }

@@ -10,8 +10,9 @@
 // So they add up no more than 16 steps along k, the largest products apart from the others, and
 // these sums are rounded to an accumulator outside (as Ootomo and Yokota, 2022).
 //
-// Infinity and NaN have no such parts, nor have the smallest of numbers: a tile that meets one is
-// computed anew, by ordinary arithmetic (finish_plainly).
+// Infinity and NaN have no such parts, and the smallest of numbers lose bits below 2^-133.  A tile
+// that meets one looks at its sums: those that it may tell in are computed anew by ordinary
+// arithmetic.
 //
 // In shared memory the parts of an operand lie one behind the other, rows as memory has them.
 
@@ -29,10 +30,20 @@ struct Lanes {
 
 struct Doubts {
     static constexpr bool possible = Spec::parts_a > 1 || Spec::parts_b > 1;
-    uint32 bits = 0;
+    uint32 bits = 0;      // what was left of elements, of which the lower half should be 0
+    float largest = 0.0f; // of the elements
+
     __device__ inline bool any() const
     {
         return bits & 0xffff;
+    }
+
+    // Sums that are not at least that are in doubt where some element was: of infinity or NaN all.
+    // A product of it is off by 2^-133 of the largest at most, and a sum may be by 2^-24 of itself.
+    static __device__ inline float limit(float largest)
+    {
+        const float share = (float)Spec::k * 0x1p-109f;
+        return largest < 0x1p127f ? largest * share : of_bits(0x7fffffffu);
     }
 };
 
@@ -83,10 +94,12 @@ template <int block, int parts, bool along_k, bool is_b> struct Panel {
     template <int n>
     static __device__ inline void put_parts(char *to, float (&rest)[n], Doubts &doubts)
     {
-        if constexpr (Doubts::possible && parts == 1)
 #pragma unroll
-            for (int j = 0; j < n; j++)
+        for (int j = 0; j < n && Doubts::possible; j++) {
+            doubts.largest = maximum(doubts.largest, absolute(rest[j]));
+            if (parts == 1)
                 doubts.bits |= bits_beyond_bfloat(rest[j] * 0.0f);
+        }
 #pragma unroll
         for (int p = 0; p < parts; p++) {
             Vec<bfloat_t, n> part;

@@ -28,10 +28,6 @@ struct Lanes {
 // What operands were like that a sum is doubtful for: nothing here.
 struct Doubts {
     static constexpr bool possible = false;
-    __device__ inline bool any() const
-    {
-        return false;
-    }
 };
 
 // The tile of one operand in shared memory: block rows or columns of it, x, and block_k of k.

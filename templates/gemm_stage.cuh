@@ -22,7 +22,8 @@ struct Tile {
     // The sums of several steps without promotion are first written when the buffers are free.
     static constexpr bool sums_apart = promotes || depth == 1;
     static constexpr int sums_at = sums_apart ? buffers : 0;
-    static constexpr int bytes = sums_at + sums > buffers ? sums_at + sums : buffers;
+    static constexpr int doubts_at = sums_at + sums > buffers ? sums_at + sums : buffers;
+    static constexpr int bytes = doubts_at + (Doubts::possible ? 64 : 0); // 4 for each warp
 
     static constexpr long long tiles_m = (Spec::m + Spec::block_m - 1) / Spec::block_m;
     static constexpr long long tiles_n = (Spec::n + Spec::block_n - 1) / Spec::block_n;
@@ -50,7 +51,9 @@ static_assert(power_of_two(Spec::block_m) && power_of_two(Spec::block_n) &&
 static_assert(Spec::lanes_n > 0 && 32 % Spec::lanes_n == 0, "lanes_n divides a warp");
 static_assert(Spec::block_m % Tile::warp_m == 0 && Spec::block_n % Tile::warp_n == 0,
               "whole warps");
-static_assert(Spec::threads == Tile::threads * Spec::split && Spec::threads <= 1024, "threads");
+static_assert(Spec::threads == Tile::threads * Spec::split &&
+                  Spec::threads <= (Doubts::possible ? 512 : 1024),
+              "threads");
 static_assert(PanelA::bytes % 16 == 0 && PanelB::bytes % 16 == 0,
               "buffers are aligned to 16 bytes");
 static_assert((Spec::a_along_k ? Spec::block_k : Spec::block_m) % Spec::vec_a == 0,

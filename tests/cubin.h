@@ -8,7 +8,7 @@
 // same from sm_75 to sm_120.
 enum {
     OPCODE_ffma = 0x023,
-    OPCODE_mma = 0x03c, // of f16 and bf16
+    OPCODE_mma = 0x03c,        // of f16 and bf16
     OPCODE_copy_async = 0x1ae, // global to shared memory
     OPCODE_load_global = 0x181,
     OPCODE_cluster_barrier = 0x1c7, // either half of it

@@ -103,8 +103,8 @@ static const struct {
     int n_notes;
 } scopes[] = {
     {"16", " cluster=8\n",   0},
-    {"4",  " cluster=4\n",   1},
-    {"0",  " cooperative\n", 2},
+    {"4",  " cooperative\n", 1},
+    {"0",  " cooperative\n", 1},
 };
 
 // The phases of one launch.
