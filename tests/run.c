@@ -51,6 +51,7 @@ static const struct {
     {"host",         host_suite        },
     {"clusters",     clusters_suite    },
     {"wrappers",     wrappers_suite    },
+    {"fragments",    fragments_suite   },
     {"nvrtc",        nvrtc_suite       },
     {"cache",        cache_suite       },
     {"trust",        trust_suite       },

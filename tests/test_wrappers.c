@@ -331,6 +331,10 @@ END_TEST
 
 // NVRTC
 
+static struct kernel fragment_kernels[] = {
+#include "tests/fragment_kernels.def"
+};
+
 static const char *const archs[] = {"sm_75",  "sm_80",  "sm_86", "sm_89",
                                     "sm_90a", "sm_100", "sm_120"};
 
@@ -378,6 +382,12 @@ START_TEST(nvrtc_takes_every_wrapper)
     compile_for(&n, archs[_i], &kernels[2]);
     compile_for(&n, archs[_i], &kernels[3 + 5]);
     compile_for(&n, archs[_i], &kernels[3 + 9]);
+    compile_for(&n, archs[_i], find_kernel(fragment_kernels, "pairs"));
+    compile_for(&n, archs[_i], find_kernel(fragment_kernels, "votes"));
+    if (strcmp(archs[_i], "sm_75") != 0) { // whose tensor cores know no bfloat16
+        compile_for(&n, archs[_i], find_kernel(fragment_kernels, "matrices"));
+        compile_for(&n, archs[_i], find_kernel(fragment_kernels, "products"));
+    }
     nvrtc_close(&n);
 }
 END_TEST

@@ -12,6 +12,7 @@ Suite *eval_suite(void);
 Suite *host_suite(void);
 Suite *clusters_suite(void);
 Suite *wrappers_suite(void);
+Suite *fragments_suite(void);
 Suite *cache_suite(void);
 Suite *trust_suite(void);
 Suite *race_suite(void);
