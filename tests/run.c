@@ -41,6 +41,7 @@ static const struct {
     {"determinism",  determinism_suite },
     {"random",       random_suite      },
     {"gemm_tiles",   gemm_tiles_suite  },
+    {"mma",          mma_suite         },
     {"candidates",   candidates_suite  },
     {"storage",      storage_suite     },
     {"stages",       stages_suite      },
