@@ -31,7 +31,8 @@ static int read_sizes(char *text, quern_size *sizes)
     return n;
 }
 
-static quern_status plan_of(struct exact *e, const char *text, const char *sizes)
+static quern_status plan_of(struct exact *e, const char *text, const char *sizes,
+                            const quern_plan_options *options)
 {
     char copy[256];
     quern_size list[16];
@@ -40,13 +41,11 @@ static quern_status plan_of(struct exact *e, const char *text, const char *sizes
     e->q = open_device();
     ck_assert_msg(e->q != NULL, "the device cannot be opened");
     quern_status status = quern_parse(e->q, text, strlen(text), "test.qn", &e->program);
-    return status ? status : quern_plan_program(e->q, e->program, list, n, NULL, &e->plan);
+    return status ? status : quern_plan_program(e->q, e->program, list, n, options, &e->plan);
 }
 
-void exact_open(struct exact *e, const char *text, const char *sizes)
+static void find_arguments(struct exact *e)
 {
-    memset(e, 0, sizeof *e);
-    expect_ok(e, plan_of(e, text, sizes));
     e->n = quern_plan_n_arguments(e->plan);
     ck_assert_int_le(e->n, MAX_ARGUMENTS);
     for (int i = 0; i < e->n; i++) {
@@ -56,6 +55,43 @@ void exact_open(struct exact *e, const char *text, const char *sizes)
         e->host[i] = malloc((size_t)a->bytes + 1);
         memset(e->host[i], 0xff, (size_t)a->bytes); // an element that is never written is NaN
     }
+}
+
+void exact_open(struct exact *e, const char *text, const char *sizes)
+{
+    memset(e, 0, sizeof *e);
+    expect_ok(e, plan_of(e, text, sizes, NULL));
+    find_arguments(e);
+}
+
+static bool has_all(const char *spec, const char *const *has)
+{
+    while (*has && strstr(spec, *has))
+        has++;
+    return !*has;
+}
+
+void exact_open_with(struct exact *e, const char *text, const char *sizes, const char *const *has)
+{
+    struct exact all = {0};
+    quern_kernel kernel;
+    quern_spec chosen = {.spec = ""};
+    quern_plan_options list = {.candidates = 1, .no_load = 1, .no_wisdom = 1};
+    quern_plan_options options = {.specs = &chosen, .n_specs = 1};
+    double predicted_us;
+    expect_ok(&all, plan_of(&all, text, sizes, &list));
+    ck_assert_int_eq(quern_plan_n_kernels(all.plan), 1);
+    expect_ok(&all, quern_plan_kernel(all.plan, 0, &kernel));
+    for (int i = 0; i < kernel.n_candidates && !has_all(chosen.spec, has); i++)
+        expect_ok(&all, quern_plan_candidate(all.plan, 0, i, &chosen.spec, &predicted_us));
+    ck_assert_msg(has_all(chosen.spec, has), "no candidate has%s... of\n%s", *has, text);
+    chosen.kernel = kernel.name;
+    memset(e, 0, sizeof *e);
+    expect_ok(e, plan_of(e, text, sizes, &options));
+    expect_ok(e, quern_plan_kernel(e->plan, 0, &kernel));
+    ck_assert_str_eq(kernel.spec, chosen.spec);
+    exact_close(&all);
+    find_arguments(e);
 }
 
 void exact_close(struct exact *e)
@@ -212,7 +248,7 @@ void exact_program(struct exact *e, const char *text, const char *sizes, formula
 char *exact_refused(const char *text, const char *sizes)
 {
     struct exact e = {0};
-    quern_status status = plan_of(&e, text, sizes);
+    quern_status status = plan_of(&e, text, sizes, NULL);
     ck_assert_msg(status == QUERN_PROGRAM, "%s: %s", quern_status_name(status), text);
     char *said = strdup(quern_message(e.q));
     exact_close(&e);

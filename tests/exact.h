@@ -20,6 +20,9 @@ typedef double formula(const int64_t *at);
 
 // sizes: "M=3 N=4", or NULL.  The test fails where the program does not compile.
 void exact_open(struct exact *e, const char *text, const char *sizes);
+// As exact_open, a program of one kernel, which has the first candidate whose spec has all of these
+// texts (up to a NULL); the test fails where it has none such.
+void exact_open_with(struct exact *e, const char *text, const char *sizes, const char *const *has);
 void exact_close(struct exact *e);
 void exact_set(struct exact *e, const char *input, formula *f);
 void exact_list(struct exact *e, const char *input, int n, const double *values);

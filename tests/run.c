@@ -42,6 +42,7 @@ static const struct {
     {"random",       random_suite      },
     {"gemm_tiles",   gemm_tiles_suite  },
     {"mma",          mma_suite         },
+    {"doubts",       doubts_suite      },
     {"candidates",   candidates_suite  },
     {"storage",      storage_suite     },
     {"stages",       stages_suite      },

@@ -56,6 +56,7 @@ Suite *vectors_suite(void);
 Suite *stages_suite(void);
 Suite *gemm_tiles_suite(void);
 Suite *mma_suite(void);
+Suite *doubts_suite(void);
 Suite *candidates_suite(void);
 Suite *nvrtc_suite(void);
 Suite *cases_suite(void);
