@@ -35,9 +35,8 @@ START_TEST(short_kernels_become_phases)
     ck_assert_int_eq(count(k->source, "::finish_in_cluster("), clusters ? p->shared : 0);
     // B is there before what A waits for, where no contraction comes between.
     if (p->shared && strstr(p->families, "gemm") && !(clusters && p->phases > 2))
-        ck_assert_int_gt(count(k->source, " | phase1::AHEAD_b") +
-                             count(k->source, " | phase2::AHEAD_b"),
-                         1);
+        ck_assert_int_gt(
+            count(k->source, " | phase1::AHEAD_b") + count(k->source, " | phase2::AHEAD_b"), 1);
     ck_assert_int_eq(k->cooperative, !clusters);
     ck_assert_int_eq(k->cluster[0] > 1, clusters);
     ck_assert_uint_le(k->grid[0], 132);

@@ -37,7 +37,8 @@ tools/bench/layer_norm_f32.qn -D R=400 -D N=16384
 tools/bench/softmax_bf16.qn -D R=20 -D N=16384
 tools/bench/softmax_f32.qn -D R=24 -D N=1048576
 tools/bench/amax.qn -D N=1000003
-tools/bench/transpose_add.qn -D N=257"
+tools/bench/transpose_add.qn -D N=257
+tools/bench/matmul.qn -D N=300"
 
 for check in memcheck racecheck synccheck initcheck; do
     echo "$programs" | while read -r run; do
