@@ -80,7 +80,18 @@ static quern_status release(struct device *base, void *pointer)
 static quern_status upload(struct device *base, void *to, const void *from, size_t bytes)
 {
     struct cuda *d = (struct cuda *)base;
-    WITHIN(d, cuMemcpyHtoD, (CUdeviceptr)to, from, bytes);
+    CUstreamCaptureMode mode;
+    quern_status status = cuda_begin(d, &mode);
+    if (status)
+        return status;
+    // A copy from pageable memory returns when it has been read, and what it carries may arrive
+    // later: too late for a stream that does not wait for the default one.
+    const char *what = "cuMemcpyHtoD";
+    CUresult r = d->cu.cuMemcpyHtoD((CUdeviceptr)to, from, bytes);
+    if (!r)
+        what = "cuStreamSynchronize", r = d->cu.cuStreamSynchronize(NULL);
+    cuda_end(d, mode);
+    return r ? cuda_error(d, what, r) : QUERN_OK;
 }
 
 static quern_status download(struct device *base, void *to, const void *from, size_t bytes)

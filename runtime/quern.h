@@ -253,6 +253,8 @@ QUERN_API quern_status quern_execute(quern_plan *plan, void *const *arguments, i
 /* Memory from quern_alloc is aligned to at least 256 bytes. */
 QUERN_API quern_status quern_alloc(quern *q, size_t bytes, void **pointer);
 QUERN_API quern_status quern_free(quern *q, void *pointer);
+/* The bytes are there when it returns, for every stream.  Not while the default stream, or one that
+ * waits for it, is being captured. */
 QUERN_API quern_status quern_upload(quern *q, void *to_device, const void *from_host, size_t bytes);
 QUERN_API quern_status quern_download(quern *q, void *to_host, const void *from_device,
                                       size_t bytes);

@@ -240,6 +240,29 @@ START_TEST(a_dead_context_is_reported_and_cleaned_up)
 }
 END_TEST
 
+// A stream that does not wait for the default one may be launched to at once.
+START_TEST(what_is_uploaded_is_there)
+{
+    if (!load_driver())
+        return;
+    static const char text[] = "sent", other[] = "also";
+    quern *q = open_on(QUERN_DEVICE_CUDA, 0);
+    void *device; // the host's, on this driver
+    ck_assert_int_eq(quern_alloc(q, sizeof text, &device), QUERN_OK);
+    ck_assert_int_eq(quern_upload(q, device, text, sizeof text), QUERN_OK);
+    ck_assert_str_eq(device, text);
+    set("FAKE_CUDA_FAIL", "cuMemcpyHtoD:1");
+    ck_assert_int_eq(quern_upload(q, device, other, sizeof other), QUERN_DEVICE);
+    expect_message(q, "cuMemcpyHtoD: ");
+    set("FAKE_CUDA_FAIL", "cuStreamSynchronize:700");
+    ck_assert_int_eq(quern_upload(q, device, other, sizeof other), QUERN_DEVICE);
+    expect_message(q, "cuStreamSynchronize: ");
+    reset_machine();
+    quern_free(q, device);
+    quern_close(q);
+}
+END_TEST
+
 START_TEST(there_is_no_nvrtc_or_no_fake_so_nothing_ran)
 {
     fprintf(stderr,
@@ -276,5 +299,6 @@ Suite *driver_plans_suite(void)
     tcase_add_test(t, wisdom_of_smaller_clusters_is_found);
     tcase_add_test(t, a_run_prepares_what_changed);
     tcase_add_test(t, a_dead_context_is_reported_and_cleaned_up);
+    tcase_add_test(t, what_is_uploaded_is_there);
     return s;
 }

@@ -1,6 +1,7 @@
 // device.c: the GPU, the contexts of threads, and memory.
 
 #include "tests/fake/fake.h"
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -176,16 +177,41 @@ CUresult cuMemFree(CUdeviceptr pointer)
     return CUDA_SUCCESS;
 }
 
+static struct {
+    void *to, *staged;
+    size_t bytes;
+} on_its_way;
+static pthread_mutex_t way = PTHREAD_MUTEX_INITIALIZER;
+
+void arrive(void)
+{
+    pthread_mutex_lock(&way);
+    if (on_its_way.staged)
+        memcpy(on_its_way.to, on_its_way.staged, on_its_way.bytes);
+    free(on_its_way.staged);
+    on_its_way.staged = NULL;
+    pthread_mutex_unlock(&way);
+}
+
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes)
 {
     BEGIN_IN_CONTEXT("cuMemcpyHtoD");
-    memcpy(host(to), from, bytes);
+    arrive();
+    void *staged = malloc(bytes ? bytes : 1);
+    if (!staged)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(staged, from, bytes);
+    pthread_mutex_lock(&way);
+    free(on_its_way.staged); // another thread's; whoever minds had better have waited
+    on_its_way.to = host(to), on_its_way.staged = staged, on_its_way.bytes = bytes;
+    pthread_mutex_unlock(&way);
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes)
 {
     BEGIN_IN_CONTEXT("cuMemcpyDtoH");
+    arrive();
     memcpy(to, host(from), bytes);
     return CUDA_SUCCESS;
 }

@@ -1,8 +1,9 @@
 // fake.h: a libcuda.so.1 that shows one GPU and computes nothing, for the tests of what the library
 // asks of a driver and makes of its answers.
 //
-// Memory is the host's, so that data goes in and out; a launch is a line in a log.  What a driver
-// would refuse is refused: a call without a context, a cluster or a grid that does not fit.
+// Memory is the host's, so that data goes in and out; what comes from the host arrives when someone
+// waits for the default stream, as late as CUDA allows.  A launch is a line in a log.  What a
+// driver would refuse is refused: a call without a context, a cluster or a grid that does not fit.
 //
 // The environment says what it is to be:
 //     FAKE_CUDA_LOG             the file that launches are appended to
@@ -22,6 +23,7 @@ enum { PLAIN_SHARED_BYTES = 48 * 1024, MOST_SHARED_BYTES = 227 * 1024 };
 int knob(const char *name, int otherwise); // of the environment
 int n_sms(void);
 bool has_context(void); // the calling thread
+void arrive(void);      // what is on its way to the device
 
 // Of the n-th call of a function: what it has to fail with, if anything.
 CUresult begin(const char *function, int n, bool needs_context);

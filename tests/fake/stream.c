@@ -29,6 +29,8 @@ CUresult cuStreamDestroy(CUstream stream)
 CUresult cuStreamSynchronize(CUstream stream)
 {
     BEGIN_IN_CONTEXT("cuStreamSynchronize");
+    if (!stream)
+        arrive();
     return stream && stream->capturing ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
