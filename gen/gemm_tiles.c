@@ -185,8 +185,21 @@ static double busy_clocks(const struct gemm_problem *p, double arithmetic, doubl
     return busy + (phase ? prologues + waves * (rounds - 1) * latency : 0);
 }
 
-// Of the parts of two elements, those that are multiplied.
-static int products_of_parts(int parts_a, int parts_b)
+// Of sums that go to memory, with the other SMs' at the rate of all: a block that has its SM to
+// itself stands still meanwhile.
+static double storing_clocks(const struct target *t, const struct gemm_tile *tile,
+                             const struct gemm_problem *p, double per_sm, double busy)
+{
+    const double bytes_per_clock = 18;
+    double all = (double)p->batch * (double)p->m * (double)p->n * p->acc_bytes;
+    double stores = per_sm * tile->block_m * tile->block_n * p->acc_bytes / bytes_per_clock;
+    if (all <= (double)t->l2_bytes)
+        return 0;
+    return resident_blocks(t, tile) > 1 ? larger(stores - busy, 0) : stores;
+}
+
+// Those whose numbers make 2 or less
+int products_of_parts(int parts_a, int parts_b)
 {
     int n = 0;
     for (int a = 0; a < parts_a; a++)
@@ -220,6 +233,7 @@ static double mma_clocks(const struct target *t, const struct gemm_tile *tile,
                       : 0;
     double busy = busy_clocks(p, multiply + issue, per_sm * prologue_clocks(tile, p), shared, bytes,
                               waves, rounds);
+    busy += storing_clocks(t, tile, p, per_sm, busy);
     return busy + waves * (start + 4 * tile->thread_m * tile->thread_n) + sums;
 }
 
@@ -243,6 +257,7 @@ static double predicted_clocks(const struct target *t, const struct gemm_tile *t
                       : 0;
     double busy =
         busy_clocks(p, issue, per_sm * prologue_clocks(tile, p), shared, bytes, waves, rounds);
+    busy += storing_clocks(t, tile, p, per_sm, busy);
     return busy + waves * (start + 4 * tile->thread_m * tile->thread_n) + sums;
 }
 

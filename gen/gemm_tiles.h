@@ -32,6 +32,9 @@ struct gemm_tile {
     double clocks;  // predicted for the busiest SM
 };
 
+// Of the parts of two elements, how many are multiplied.
+int products_of_parts(int parts_a, int parts_b);
+
 // The tiles that the target can run, fastest first by the cost model, at most `max`.  There is
 // always one, but for a phase.
 int gemm_tiles(const struct target *t, const struct gemm_problem *p, struct gemm_tile *tiles,

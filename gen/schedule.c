@@ -4,13 +4,17 @@
 // side by side, and start aligned.  Then the family's shape: enough bytes in flight, enough blocks
 // for every SM.  A map's is here; each other family has a file.
 
+#include "gen/gemm_tiles.h"
 #include "gen/integers.h"
 #include "gen/kernel.h"
 
 void set_floor(struct fusion *f, struct scheduled *s)
 {
+    const double tensor_cores = 16; // bfloat16 products they make for each of f32 elsewhere
     double memory = s->bytes / f->target->bytes_per_second;
     double arithmetic = s->flops / f->target->f32_flops;
+    if (s->form == FAMILY_gemm && s->spec.parts_a)
+        arithmetic *= products_of_parts(s->spec.parts_a, s->spec.parts_b) / tensor_cores;
     s->floor_us = 1e6 * (memory > arithmetic ? memory : arithmetic);
 }
 

@@ -282,6 +282,35 @@ START_TEST(floats_of_32_bits_at_most_have_tiles_from_sm_80_on)
 }
 END_TEST
 
+// What explain says that a kernel takes at least: the products of parts, 16 of which take as long
+// as one of floats.
+START_TEST(the_floor_is_that_of_what_multiplies)
+{
+    static const struct {
+        const char *dtype, *arch;
+        double products; // of floats, as long as one multiplication takes
+    } forms[] = {
+        {"f32",  "sm_75",  1       },
+        {"f32",  "sm_90a", 6.0 / 16},
+        {"f16",  "sm_90a", 4.0 / 16},
+        {"bf16", "sm_90a", 1.0 / 16},
+    };
+    for (int i = 0; i < COUNT(forms); i++) {
+        char text[128];
+        struct compiled c;
+        const struct target *t = target_find(forms[i].arch);
+        snprintf(text, sizeof text,
+                 "program p\ninput a : %s[2048, 2048]\ninput b : %s[2048, 2048]\n"
+                 "output c = a @ b\n",
+                 forms[i].dtype, forms[i].dtype);
+        compile_right_text(&c, text, &(struct compile_options){.target = t});
+        double arithmetic_us = 1e6 * forms[i].products * 2 * 2048.0 * 2048 * 2048 / t->f32_flops;
+        ck_assert_double_eq_tol(c.program.kernels[0].floor_us, arithmetic_us, 0.01 * arithmetic_us);
+        compiled_free(&c);
+    }
+}
+END_TEST
+
 Suite *mma_suite(void)
 {
     Suite *s = suite_create("mma");
@@ -289,6 +318,7 @@ Suite *mma_suite(void)
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, every_tile_gives_the_sums_that_are_exact, 0, N_TABLES);
     tcase_add_test(t, operands_fall_into_as_many_parts_as_their_bits_take);
+    tcase_add_test(t, the_floor_is_that_of_what_multiplies);
     tcase_add_loop_test(t, floats_of_32_bits_at_most_have_tiles_from_sm_80_on, 0, n_targets);
     suite_add_tcase(s, t);
     return s;
