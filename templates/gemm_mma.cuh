@@ -1,16 +1,15 @@
 // gemm_mma.cuh: a contraction (gemm.cuh) of floats on tensor cores (mma.cuh), as accurate as f32.
 //
 // An operand is cut into bfloat16 parts of 8 bits each, x = x0 + x1 + x2: exactly, since a float
-// has
-// 24.  Of the products those are added up whose parts' numbers make 2 or less; what is left out is
-// below 2^-25 of the product (bf16x6 in cuBLAS's terms).  An operand that is known to have fewer
-// bits has fewer parts: one of bf16 or int8 values one, one of f16 two.
+// has 24 bits.  Of the products those are added up whose parts' numbers make 2 or less; what is
+// left out is below 2^-25 of the product (bf16x6 in cuBLAS's terms).  An operand that is known to
+// have fewer bits has fewer parts: one of bf16 or int8 values one, one of f16 two.
 //
 // Tensor cores drop the bits of their sums that no longer fit, which is more than rounding loses.
-// So they add up no more than 16 steps along k, the largest products apart from the others, and
+// So they add up no more than 32 steps along k, the largest products apart from the others, and
 // these sums are rounded to an accumulator outside (as Ootomo and Yokota, 2022).
 //
-// Infinity and NaN have no such parts, and the smallest of numbers lose bits below 2^-133.  A tile
+// Infinity and NaN have no such parts, and the smallest of numbers lose bits below 2^-133.  A block
 // that meets one looks at its sums: those that it may tell in are computed anew by ordinary
 // arithmetic.
 //
@@ -38,8 +37,9 @@ struct Doubts {
         return bits & 0xffff;
     }
 
-    // Sums that are not at least that are in doubt where some element was: of infinity or NaN all.
-    // A product of it is off by 2^-133 of the largest at most, and a sum may be by 2^-24 of itself.
+    // Where some element was in doubt, so are all sums that are not at least that; a NaN, which
+    // none is, where it may have been infinity or NaN.  Of smaller ones a product is off by 2^-133
+    // of the largest element at most, and a sum may be off by 2^-24 of itself.
     static __device__ inline float limit(float largest)
     {
         const float share = (float)Spec::k * 0x1p-109f;

@@ -117,6 +117,45 @@ START_TEST(one_doubtful_operand_is_multiplied_as_it_is)
 }
 END_TEST
 
+// Its lost bits tell beside a huge factor alone, which another warp may have met: the other sums of
+// its row are ordinary ones.
+static struct {
+    int64_t m, n, k;
+} meeting;
+
+static double tiny_a(const int64_t *at)
+{
+    if (at[0] != meeting.m)
+        return small_a(at);
+    return at[1] == meeting.k ? 0x1.8p-133 : at[1] == meeting.k - 1;
+}
+
+static double huge_b(const int64_t *at)
+{
+    if (at[0] == meeting.k - 1)
+        return at[1] == meeting.n ? 0 : 3;
+    return at[0] == meeting.k && at[1] == meeting.n ? 0x1p100 : small_b(at);
+}
+
+START_TEST(a_tiny_operand_tells_beside_a_huge_one)
+{
+    enum { N = 52, K = 72, N_MEETINGS = 8 };
+    static const struct factors factors = {tiny_a, huge_b};
+    struct exact e;
+    exact_open_with(&e,
+                    "program p\ninput a : f32[40, 72]\ninput b : f32[72, 52]\noutput c = a @ b\n",
+                    NULL, products[_i].has);
+    for (int i = 0; i < N_MEETINGS; i++) {
+        meeting.m = 5 * i, meeting.n = 51 - 6 * i, meeting.k = 9 * i + 3;
+        exact_set(&e, "a", tiny_a);
+        exact_set(&e, "b", huge_b);
+        exact_run(&e);
+        expect_chains(&e, &factors, N, K, "tiny and huge");
+    }
+    exact_close(&e);
+}
+END_TEST
+
 // ---- in a phase ----
 
 // quant_linear of x whose quantised values are its own and whose gates are even: a plain product.
@@ -323,6 +362,7 @@ Suite *doubts_suite(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, all_bits_of_an_operand_count);
     tcase_add_loop_test(t, one_doubtful_operand_is_multiplied_as_it_is, 0, COUNT(products));
+    tcase_add_loop_test(t, a_tiny_operand_tells_beside_a_huge_one, 0, 2);
     tcase_add_test(t, a_phase_multiplies_doubtful_operands_as_they_are);
     tcase_add_test(t, a_phase_loads_anew_what_an_earlier_one_wrote);
     tcase_add_loop_test(t, errors_are_no_larger_than_those_of_a_chain_in_f32, 0, 2);
