@@ -225,6 +225,51 @@ __device__ inline void accumulate(const Args &args, Corner c, Place p, char *sha
     }
 }
 
+// The largest element of the operands of a block's tile, in size; a NaN is larger than all others.
+// Not inline, as plain_sums.
+template <typename AnyArgs> __device__ __noinline__ Acc largest_element(AnyArgs args, Corner c)
+{
+    const Place p = thread_place(threadIdx.x);
+    const Start at = start_of(c, p);
+    Stage<OperandA> a;
+    Stage<OperandB> b;
+    Acc most = 0;
+#pragma unroll 1
+    for (index_t k = 0; k < (index_t)(Tile::steps * Tile::k_step); k += Tile::k_step) {
+        a.template load<LOADS_all>(args, c.b, at.m, at.k_a + k, p.thread);
+        b.template load<LOADS_all>(args, c.b, at.n, at.k_b + k, p.thread);
+        a.ready(at.m, at.k_a + k, p.thread);
+        b.ready(at.n, at.k_b + k, p.thread);
+        most = maximum(most, a.largest(args, c.b, at.m, at.k_a + k, p.thread));
+        most = maximum(most, b.largest(args, c.b, at.n, at.k_b + k, p.thread));
+    }
+    return most;
+}
+
+// A barrier of the block, past which is known below what size its sums are in doubt: 0, or where
+// some thread has met operands that these may tell in, more.  c: of its tile
+template <typename AnyDoubts>
+__device__ inline float doubtful_below(const Args &args, Corner c, const AnyDoubts &doubts,
+                                       char *shared)
+{
+    if constexpr (!AnyDoubts::possible) {
+        __syncthreads();
+        return 0.0f;
+    } else {
+        if (!__syncthreads_or(doubts.any()))
+            return 0.0f;
+        Acc *of_warps = reinterpret_cast<Acc *>(shared + Tile::doubts_at);
+        Acc most = largest_element(args, c);
+        warp_reduce<32>(most, [](Acc &into, Acc from) { into = maximum(into, from); });
+        if (threadIdx.x % 32 == 0)
+            of_warps[threadIdx.x / 32] = most;
+        __syncthreads();
+        for (int i = 0; i < Spec::threads / 32; i++)
+            most = maximum(most, of_warps[i]);
+        return AnyDoubts::limit(most);
+    }
+}
+
 __device__ inline void contract(const Args &args, index_t tile, Ahead &step, int ahead)
 {
     char *shared = reinterpret_cast<char *>(dynamic_shared()) + Spec::shared_at;
@@ -239,8 +284,8 @@ __device__ inline void contract(const Args &args, index_t tile, Ahead &step, int
     // Worked out anew, so that the loop's registers are for the loop.
     int thread = fresh_thread_index();
     Place p = thread_place(thread);
-    Corner c = tile_place(Spec::looped ? tile : (index_t)fresh_block_index());
-    c.m += p.m, c.n += p.n;
+    const Corner first = tile_place(Spec::looped ? tile : (index_t)fresh_block_index());
+    const Corner c = {first.b, first.m + p.m, first.n + p.n};
     if constexpr (Tile::has_sums) {
         if constexpr (!Tile::sums_apart)
             __syncthreads(); // the sums lie where the buffers were
@@ -248,13 +293,13 @@ __device__ inline void contract(const Args &args, index_t tile, Ahead &step, int
             move_to_sums<true>(acc, own_sums(shared, thread));
         else
             move_to_sums<false>(acc, own_sums(shared, thread));
-        if constexpr (Spec::split > 1)
-            step.finish.limit = doubtful_below(step.doubts, shared); // every group's sums are there
+        if constexpr (Spec::split > 1) // a barrier, past which every group's sums are there
+            step.finish.limit = doubtful_below(args, first, step.doubts, shared);
         finish_sums(args, c, p.group, own_sums(shared, p.thread), step.finish,
                     ahead & AHEAD_epilogue);
     } else {
         if constexpr (Doubts::possible)
-            step.finish.limit = doubtful_below(step.doubts, shared);
+            step.finish.limit = doubtful_below(args, first, step.doubts, shared);
         finish(args, c, acc, step.finish, ahead & AHEAD_epilogue);
     }
     step.doubts = {};

@@ -99,29 +99,6 @@ __device__ __noinline__ Vec<Acc, Spec::vec_c> plain_sums(AnyArgs args, Corner c)
     return whole;
 }
 
-// A barrier of the block, past which is known below what size its sums are in doubt: 0, or where
-// some thread has met operands that these may tell in, more.
-template <typename AnyDoubts>
-__device__ inline float doubtful_below(const AnyDoubts &doubts, char *shared)
-{
-    if constexpr (!AnyDoubts::possible) {
-        __syncthreads();
-        return 0.0f;
-    } else {
-        if (!__syncthreads_or(doubts.any()))
-            return 0.0f;
-        float *of_warps = reinterpret_cast<float *>(shared + Tile::doubts_at);
-        float largest = doubts.largest;
-        warp_reduce<32>(largest, [](float &into, float from) { into = maximum(into, from); });
-        if (threadIdx.x % 32 == 0)
-            of_warps[threadIdx.x / 32] = largest;
-        __syncthreads();
-        for (int i = 0; i < Spec::threads / 32; i++)
-            largest = maximum(largest, of_warps[i]);
-        return AnyDoubts::limit(largest);
-    }
-}
-
 // What the epilogue of a thread's runs loads.
 struct Finish {
     static constexpr int turns = (Tile::runs + Spec::split - 1) / Spec::split; // at the runs

@@ -29,8 +29,7 @@ struct Lanes {
 
 struct Doubts {
     static constexpr bool possible = Spec::parts_a > 1 || Spec::parts_b > 1;
-    uint32 bits = 0;      // what was left of elements, of which the lower half should be 0
-    float largest = 0.0f; // of the elements
+    uint32 bits = 0; // what was left of elements, of which the lower half should be 0
 
     __device__ inline bool any() const
     {
@@ -39,7 +38,7 @@ struct Doubts {
 
     // Where some element was in doubt, so are all sums that are not at least that; a NaN, which
     // none is, where it may have been infinity or NaN.  Of smaller ones a product is off by 2^-133
-    // of the largest element at most, and a sum may be off by 2^-24 of itself.
+    // of the largest element of the tile at most, and a sum may be off by 2^-24 of itself.
     static __device__ inline float limit(float largest)
     {
         const float share = (float)Spec::k * 0x1p-109f;
@@ -95,11 +94,8 @@ template <int block, int parts, bool along_k, bool is_b> struct Panel {
     static __device__ inline void put_parts(char *to, float (&rest)[n], Doubts &doubts)
     {
 #pragma unroll
-        for (int j = 0; j < n && Doubts::possible; j++) {
-            doubts.largest = maximum(doubts.largest, absolute(rest[j]));
-            if (parts == 1)
-                doubts.bits |= bits_beyond_bfloat(rest[j] * 0.0f);
-        }
+        for (int j = 0; j < n && Doubts::possible && parts == 1; j++)
+            doubts.bits |= bits_beyond_bfloat(rest[j] * 0.0f);
 #pragma unroll
         for (int p = 0; p < parts; p++) {
             Vec<bfloat_t, n> part;

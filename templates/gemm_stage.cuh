@@ -215,4 +215,22 @@ template <typename Operand> struct Stage {
             Operand::Panel::put(to + Operand::Panel::place(s.x, s.k), out, doubts);
         }
     }
+
+    // Of its elements, in size
+    __device__ inline Acc largest(const Args &args, index_t b, index_t x, index_t k,
+                                  int thread) const
+    {
+        Acc most = 0;
+#pragma unroll
+        for (int i = 0; i < rounds; i++) {
+            Spot s = step(i);
+            Acc out[vec] = {};
+            if (has(thread, i) && inside(x + s.x, k + s.k))
+                Operand::stage(args, b, x + s.x, k + s.k, raw[i], out);
+#pragma unroll
+            for (int j = 0; j < vec; j++)
+                most = maximum(most, absolute(out[j]));
+        }
+        return most;
+    }
 };
