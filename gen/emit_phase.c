@@ -133,6 +133,25 @@ static int accumulator_alignment(const struct nest *nest, int phase)
     return 4;
 }
 
+// The largest or the smallest of floats are found by one instruction for a warp.
+static void emit_over_warp(struct emitter *e, int phase)
+{
+    const struct nest *nest = e->nest;
+    for (int i = 0; i < nest->n_heavy; i++) {
+        enum op op = nest->heavy[i]->op;
+        bool is_extreme = op == OP_max || op == OP_min;
+        if (nest->heavy_phase[i] == phase &&
+            (!is_extreme || strcmp(accumulator_type(e->f->g, nest->heavy[i]), "float") != 0))
+            return;
+    }
+    fprintf(e->out, "__device__ inline bool over_warp(Acc%d &acc)\n{\n", phase);
+    for (int i = 0; i < nest->n_heavy; i++)
+        if (nest->heavy_phase[i] == phase)
+            fprintf(e->out, "    acc.a%d = warp_%s(acc.a%d);\n", i,
+                    nest->heavy[i]->op == OP_max ? "maximum" : "minimum", i);
+    fputs("    return true;\n}\n\n", e->out);
+}
+
 static void emit_phase(struct emitter *e, int phase)
 {
     const struct nest *nest = e->nest;
@@ -163,6 +182,7 @@ static void emit_phase(struct emitter *e, int phase)
                 fprintf(e->out, "    into.d%d += from.d%d;\n", i, i);
         }
     fputs("}\n\n", e->out);
+    emit_over_warp(e, phase);
     emit_accumulate(e, phase);
     fprintf(e->out,
             "__device__ inline void finish(const Args &args, index_t r, Row &row, const Acc%d "

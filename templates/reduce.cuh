@@ -6,6 +6,7 @@
 // thread ends with the same bits and every run with the same ones.  Blocks are one-dimensional in
 // threads.
 #pragma once
+#include "math.cuh"
 #include "types.cuh"
 
 // The value of the lane whose number differs in the bits `flip`.  All 32 lanes of the warp take
@@ -27,13 +28,71 @@ template <typename T> __device__ __forceinline__ T shuffle_xor(const T &x, int f
 #endif
 }
 
+// The largest of a warp's numbers
+#ifdef QUERN_HOST
+__device__ inline uint32 warp_largest(uint32 x, HOST_PLACE)
+{
+    const host_lanes<uint32> all = host_gather("redux", x, file, line);
+    for (uint32 other : all.of)
+        x = other > x ? other : x;
+    return x;
+}
+#else
+__device__ __forceinline__ uint32 warp_largest(uint32 x)
+{
+#if __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(0xffffffffu, x);
+#else
+    for (int flip = 1; flip < 32; flip *= 2) {
+        const uint32 other = __shfl_xor_sync(0xffffffffu, x, flip);
+        x = other > x ? other : x;
+    }
+    return x;
+#endif
+}
+#endif
+
+// Floats as numbers in the same order, as maximum and minimum have it: -0 before +0, and NaN,
+// whichever it is, behind all others; and back.
+__device__ __forceinline__ uint32 rank_of(float x)
+{
+    const uint32 bits = bits_of(x);
+    return x == x ? bits ^ ((uint32)((int)bits >> 31) | 0x80000000u) : 0xffffffffu;
+}
+
+__device__ __forceinline__ float of_rank(uint32 rank)
+{
+    return of_bits(rank >> 31 ? rank ^ 0x80000000u : ~rank);
+}
+
+__device__ __forceinline__ float warp_maximum(float x)
+{
+    return of_rank(warp_largest(rank_of(x)));
+}
+
+// One further, so that NaN is before all others.
+__device__ __forceinline__ float warp_minimum(float x)
+{
+    return of_rank(~warp_largest(~(rank_of(x) + 1)) - 1);
+}
+
+// What all 32 lanes combine to, where there is a faster way to that than lane by lane: generated
+// for such accumulators.
+template <typename Acc> __device__ __forceinline__ bool over_warp(Acc &)
+{
+    return false;
+}
+
 // Over groups of WIDTH consecutive lanes (a power of two, at most 32).  All 32 lanes of the warp
-// call it, and each gets its group's result.
-template <int WIDTH, typename Acc, typename Combine>
+// call it, and each gets its group's result.  alike: all groups have the same values.
+template <int WIDTH, bool alike = false, typename Acc, typename Combine>
 __device__ __forceinline__ void warp_reduce(Acc &acc, Combine combine)
 {
     static_assert(WIDTH >= 1 && WIDTH <= 32 && (WIDTH & (WIDTH - 1)) == 0,
                   "a power of two up to 32");
+    if constexpr (WIDTH == 32 || (alike && WIDTH > 2))
+        if (over_warp(acc))
+            return;
 #pragma unroll
     for (int flip = 1; flip < WIDTH; flip *= 2) {
         const Acc other = shuffle_xor(acc, flip);
@@ -58,7 +117,7 @@ __device__ __forceinline__ void block_reduce(Acc &acc, Combine combine, Acc *sha
         __syncthreads(); // every warp's result is written before any is read
         if constexpr ((warps & (warps - 1)) == 0) {
             acc = shared[thread % warps];
-            warp_reduce<warps>(acc, combine);
+            warp_reduce<warps, true>(acc, combine);
         } else {
             acc = shared[0];
             for (int i = 1; i < warps; i++)

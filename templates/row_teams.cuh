@@ -147,7 +147,7 @@ __device__ inline void accumulate_phase(const Args &args, const Walk &walk, cons
 template <int p> __device__ inline typename Phase<p>::Acc found_by_block(int k)
 {
     typename Phase<p>::Acc acc = found<p>(k)[threadIdx.x % warps];
-    warp_reduce<warps>(acc, [](auto &into, const auto &from) { combine(into, from); });
+    warp_reduce<warps, true>(acc, [](auto &into, const auto &from) { combine(into, from); });
     return acc;
 }
 

@@ -1,9 +1,11 @@
 // test_fragments.c: mma.cuh on the host device: which lane holds which words of a matrix, what a
-// warp multiplies, floats as pairs of bfloat16; and what a block votes for between two products.
+// warp multiplies, floats as pairs of bfloat16; what a block votes for between two products; and
+// what a warp finds of its floats.
 
 #include "tests/on_host.h"
 #include "tests/operands.h"
 #include "tests/tests.h"
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +50,49 @@ START_TEST(every_lane_gets_its_words_of_four_matrices)
                     ck_assert_uint_eq(out[w][lane][0][i], plain | (plain + 1) << 16);
                     ck_assert_uint_eq(out[w][lane][1][i], transposed | (transposed + 8) << 16);
                 }
+    }
+}
+END_TEST
+
+// In rising order; a NaN of either sign is before and behind all of them.
+static const double rising[] = {-INFINITY, -FLT_MAX, -1, -0x1p-126, -0x1p-149, -0.0,
+                                0.0,       0x1p-149, 1,  1.5,       FLT_MAX,   INFINITY};
+enum { N_RISING = sizeof rising / sizeof *rising, N_TURNS = 64 };
+
+static bool same_float(float a, float b)
+{
+    return isnan(a) ? isnan(b) : a == b && signbit(a) == signbit(b);
+}
+
+// Each warp has some of them, from its first on and up to its last, every other turn with a NaN.
+START_TEST(a_warp_finds_the_largest_and_the_smallest_float)
+{
+    static float x[N_TURNS * N_WARPS][32], most[N_TURNS * N_WARPS][32],
+        least[N_TURNS * N_WARPS][32];
+    seed_operands(12);
+    for (int i = 0; i < N_TURNS * N_WARPS; i++) {
+        unsigned first = random_bits() % N_RISING, n = N_RISING - first;
+        for (int lane = 0; lane < 32; lane++)
+            x[i][lane] = (float)rising[first + random_bits() % (1 + (unsigned)i % n)];
+        if (i % 4 >= 2)
+            x[i][random_bits() % 32] = of_bits(i % 4 == 2 ? 0x7fc00000 : 0xffc00001);
+    }
+    launch("extremes", false, (void *const[]){x, most, least});
+    for (int i = 0; i < N_TURNS * N_WARPS; i++) {
+        float largest = -INFINITY, smallest = INFINITY;
+        for (int lane = 0; lane < 32; lane++) {
+            float v = x[i][lane];
+            bool is_nan = isnan(v) || isnan(largest);
+            bool more = v > largest || (v == largest && !signbit(v));
+            bool less = v < smallest || (v == smallest && signbit(v));
+            largest = is_nan ? NAN : more ? v : largest;
+            smallest = is_nan ? NAN : less ? v : smallest;
+        }
+        for (int lane = 0; lane < 32; lane++)
+            ck_assert_msg(
+                same_float(most[i][lane], largest) && same_float(least[i][lane], smallest),
+                "warp %d, lane %d: %g to %g, not %g to %g", i, lane, (double)least[i][lane],
+                (double)most[i][lane], (double)smallest, (double)largest);
     }
 }
 END_TEST
@@ -205,6 +250,7 @@ Suite *fragments_suite(void)
     tcase_set_timeout(t, 60);
     tcase_add_unchecked_fixture(t, compile_all, unload);
     tcase_add_test(t, every_lane_gets_its_words_of_four_matrices);
+    tcase_add_test(t, a_warp_finds_the_largest_and_the_smallest_float);
     tcase_add_test(t, a_warp_adds_the_product_of_two_matrices);
     tcase_add_test(t, two_floats_become_a_pair_of_bfloats);
     tcase_add_test(t, no_bits_are_beyond_a_bfloat_and_some_beyond_all_else);

@@ -384,6 +384,7 @@ START_TEST(nvrtc_takes_every_wrapper)
     compile_for(&n, archs[_i], &kernels[3 + 9]);
     compile_for(&n, archs[_i], find_kernel(fragment_kernels, "pairs"));
     compile_for(&n, archs[_i], find_kernel(fragment_kernels, "votes"));
+    compile_for(&n, archs[_i], find_kernel(fragment_kernels, "extremes"));
     if (strcmp(archs[_i], "sm_75") != 0) { // whose tensor cores know no bfloat16
         compile_for(&n, archs[_i], find_kernel(fragment_kernels, "matrices"));
         compile_for(&n, archs[_i], find_kernel(fragment_kernels, "products"));
