@@ -74,6 +74,14 @@ static int64_t own_at(const struct emitter *e, const struct emitted_arg *a)
     return a->node && e->launch->own_at ? e->launch->own_at[a->node->id] : 0;
 }
 
+static bool has_warp_copies(const struct emitter *e)
+{
+    bool any = false;
+    for (int i = 0; i < e->f->graph->n_nodes; i++)
+        any |= e->launch->own_at[i] && e->launch->of_warp[i];
+    return any;
+}
+
 // What a phase is called with: its part of args, or a copy in which the tensors that each block has
 // for itself lie in shared memory.
 static const char *phase_args(struct emitter *e, int phase, const int *first_arg, FILE *out)
@@ -207,7 +215,7 @@ static void emit_finish(struct emitter *e, int phase, const char *const *args, F
     if (is_in_cluster(l, phase))
         fprintf(out, "    phase%d::finish_in_cluster(%s, inbox%d);\n", phase, args[phase], phase);
     else if (l->phases[phase].spec.told)
-        fprintf(out, "    phase%d::finish_in_block(%s, tag%d);\n", phase, args[phase], phase);
+        fprintf(out, "    phase%d::finish_told(%s, tag%d);\n", phase, args[phase], phase);
     else if (l->phases[phase].spec.replicated)
         fprintf(out, "    phase%d::finish_in_block(%s);\n", phase, args[phase]);
 }
@@ -276,7 +284,7 @@ static void emit_entry(struct emitter *e, const char *name, const int *first_arg
             name, l->threads);
     if (l->cluster > 1)
         fprintf(out, "    static constexpr int cluster = %d;\n", l->cluster);
-    if (l->cluster)
+    if (has_warp_copies(e))
         fprintf(out, "    static constexpr int warp_copy = %d;\n", WARP_COPY);
     for (int i = 0; i < e->f->graph->n_nodes; i++)
         if (l->own_at[i])

@@ -140,7 +140,8 @@ static void place_own(struct fusion *f, struct launch *l, int64_t at)
         for (int i = 0; i < nest->n_stores; i++) {
             const struct node *node = nest->stores[i];
             l->origin[node->id] = own ? ORIGIN_block : ORIGIN_launch;
-            l->of_warp[node->id] = own && l->cluster && nest->extent[VAR_r] == 1;
+            bool by_warp = l->cluster || l->phases[p].spec.told;
+            l->of_warp[node->id] = own && by_warp && nest->extent[VAR_r] == 1;
             if (own) {
                 l->own_at[node->id] = at;
                 l->shared_bytes = (unsigned)(at += own_bytes(node));

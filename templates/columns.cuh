@@ -133,31 +133,6 @@ __device__ inline void tell_partial(const SplitArgs &args, index_t split, index_
             send(args.exchange + split * Spec::rows + r + j, n_told, tag, acc[j]);
 }
 
-// Adds up a thread's share of the told splits, of which it asks for all at once.
-template <typename SplitArgs>
-__device__ inline void collect_told(const SplitArgs &args, index_t r, int y, uint32 tag,
-                                    Acc (&acc)[Tile::kept])
-{
-    constexpr int most = (Spec::splits + Spec::threads_y - 1) / Spec::threads_y;
-    constexpr int step = Spec::threads_y * Spec::rows;
-    const int n =
-        r < Spec::rows && y < Spec::splits ? (Spec::splits - 1 - y) / Spec::threads_y + 1 : 0;
-    const uint64 *from = args.exchange + y * Spec::rows + r;
-    Packets<Acc, most> packets[Tile::kept];
-#pragma unroll
-    for (int j = 0; j < Tile::kept; j++)
-        packets[j].ask(from + j, step, n_told, n);
-#pragma unroll
-    for (int j = 0; j < Tile::kept; j++) {
-        Acc of[most];
-        packets[j].receive(from + j, step, n_told, n, tag, of);
-#pragma unroll
-        for (int i = 0; i < most; i++)
-            if (i < n)
-                combine(acc[j], of[i]);
-    }
-}
-
 template <typename SplitArgs>
 __device__ inline void collect_partial(const SplitArgs &args, index_t r, int y,
                                        Acc (&acc)[Tile::kept])
@@ -172,15 +147,12 @@ __device__ inline void collect_partial(const SplitArgs &args, index_t r, int y,
 // acc: the result of all splits, in the threads of y 0.
 template <typename SplitArgs>
 __device__ inline void combine_splits(const SplitArgs &args, index_t r, int x, int y,
-                                      Acc (&acc)[Tile::kept], uint32 tag)
+                                      Acc (&acc)[Tile::kept])
 {
 #pragma unroll
     for (int j = 0; j < Tile::kept; j++)
         identity(acc[j]);
-    if constexpr (Spec::told)
-        collect_told(args, r, y, tag, acc);
-    else
-        collect_partial(args, r, y, acc);
+    collect_partial(args, r, y, acc);
     reduce_block(x, y, acc);
 }
 
@@ -283,12 +255,13 @@ __device__ inline void run_from(const SplitArgs &args, index_t first, uint32 tag
             else
                 leave_partial(args, split, r, y, acc);
             if constexpr (Spec::replicated) {
-                __syncthreads(); // shared memory is free for the next tile
+                if constexpr (Spec::threads_x > 1)
+                    __syncthreads(); // shared memory is free for the next tile
                 continue;
             } else {
                 if (!arrives_last(args, tile))
                     continue;
-                combine_splits(args, r, x, y, acc, tag);
+                combine_splits(args, r, x, y, acc);
             }
         }
         finish_rows(args, r, y, row, acc);
@@ -310,10 +283,9 @@ __device__ inline void run_told(const SplitArgs &args, Ahead &ahead, uint32 tag)
     run_from<true>(args, blockIdx.x, tag, ahead);
 }
 
-// The other half of a replicated phase, past a barrier of all blocks unless the partial results are
-// told: each block has all of these and makes the results of all rows for itself.
-template <typename SplitArgs>
-__device__ inline void finish_in_block(const SplitArgs &args, uint32 tag = 0)
+// The other half of a replicated phase, past a barrier of all blocks: each block has all partial
+// results and makes the results of all rows for itself.
+template <typename SplitArgs> __device__ inline void finish_in_block(const SplitArgs &args)
 {
     const int x = threadIdx.x % Spec::threads_x, y = threadIdx.x / Spec::threads_x;
     for (index_t tile = 0; tile < Tile::tiles; tile++) {
@@ -324,13 +296,84 @@ __device__ inline void finish_in_block(const SplitArgs &args, uint32 tag = 0)
         for (int j = 0; j < Tile::kept; j++)
             if (r < Spec::rows)
                 load_row(args, r + j, row[j]);
-        combine_splits(args, r, x, y, acc, tag);
+        combine_splits(args, r, x, y, acc);
         finish_rows(args, r, y, row, acc);
         __syncthreads(); // the results are there, and shared memory is free for the next tile
     }
-    if constexpr (Spec::told)
-        if (threadIdx.x == 0)
-            store(own_tag(args), (uint64)tag);
+}
+
+// ---- results that each block makes of what all have sent ----
+
+// A single row every warp makes for itself, into a copy that is its own (args tells it which).
+constexpr bool by_warp = Spec::rows == 1;
+
+// Lanes of a warp that add up a row of which there are n parts.
+__device__ constexpr int lanes_for(int n)
+{
+    return n >= 32 ? 32 : n >= 16 ? 16 : n >= 8 ? 8 : n >= 4 ? 4 : n >= 2 ? 2 : 1;
+}
+
+// acc: what row r comes to, in each of those lanes
+template <int lanes>
+__device__ inline void finish_by_lanes(const Args &args, index_t r, const Acc &acc)
+{
+    if (r >= Spec::rows)
+        return;
+    Row row;
+    load_row(args, r, row);
+    finish(args, r, row, acc);
+    if (threadIdx.x % (by_warp ? 32 : lanes) == 0)
+        store_row(args, r, row);
+}
+
+__device__ inline void results_are_there()
+{
+    if constexpr (by_warp)
+        __syncwarp();
+    else
+        __syncthreads();
+}
+
+// The other half of a phase whose partial results are told.  A thread asks for all of its share at
+// once, and no other thread of the block for the same: that would be in the way of what is told.
+template <typename SplitArgs>
+__device__ inline void finish_told(const SplitArgs &args, uint32 tag)
+{
+    auto fold = [](Acc &into, const Acc &from) { combine(into, from); };
+    constexpr int lanes = by_warp ? Spec::threads : lanes_for(Spec::splits);
+    constexpr int most = (Spec::splits + lanes - 1) / lanes;
+    constexpr int at_once = Spec::threads / lanes; // rows
+    constexpr int turns = (Spec::rows + at_once - 1) / at_once;
+    const int lane = threadIdx.x % lanes;
+    const index_t first = threadIdx.x / lanes;
+    const int n = lane < Spec::splits ? (Spec::splits - 1 - lane) / lanes + 1 : 0;
+    const uint64 *from = args.exchange + (index_t)lane * Spec::rows;
+    Packets<Acc, most> packets[turns];
+#pragma unroll
+    for (int i = 0; i < turns; i++) {
+        const index_t r = first + i * at_once;
+        packets[i].ask(from + r, lanes * Spec::rows, n_told, r < Spec::rows ? n : 0);
+    }
+#pragma unroll
+    for (int i = 0; i < turns; i++) {
+        const index_t r = first + i * at_once;
+        const int n_there = r < Spec::rows ? n : 0;
+        Acc acc, of[most];
+        identity(acc);
+        packets[i].receive(from + r, lanes * Spec::rows, n_told, n_there, tag, of);
+#pragma unroll
+        for (int k = 0; k < most; k++)
+            if (k < n_there)
+                combine(acc, of[k]);
+        if constexpr (by_warp)
+            block_reduce<Spec::threads>(acc, fold, (Acc *)dynamic_shared());
+        else
+            warp_reduce<lanes>(acc, fold);
+        finish_by_lanes<lanes>(args, r, acc);
+    }
+    results_are_there();
+    if (threadIdx.x == 0)
+        store(own_tag(args), (uint64)tag);
 }
 
 // ---- a phase in cluster scope: each cluster reduces everything for itself, a split a block ----
@@ -341,13 +384,6 @@ __device__ inline void finish_in_block(const SplitArgs &args, uint32 tag = 0)
 struct Slots {
     static constexpr int of_block = Spec::threads_x == 1 ? Spec::threads / 32 : 1;
     static constexpr int n = Spec::splits * of_block;
-    // Of a warp, that add up a row.
-    static constexpr int lanes = n >= 32   ? 32
-                                 : n >= 16 ? 16
-                                 : n >= 8  ? 8
-                                 : n >= 4  ? 4
-                                 : n >= 2  ? 2
-                                           : 1;
 };
 
 __device__ inline Acc *slots_of(Inbox *inbox)
@@ -415,39 +451,28 @@ __device__ inline void reduce_in_cluster(const Args &args, Ahead &ahead, Inbox *
     }
 }
 
-// When all has come: some lanes of a warp a row.  A single row each warp makes for itself, into a
-// copy that is its own (args tells it which), and waits for no other.
+// When all has come
 __device__ inline void finish_in_cluster(const Args &args, Inbox *inbox)
 {
-    constexpr bool by_warp = Spec::rows == 1;
     if constexpr (Spec::splits > 1)
         receive_all(inbox);
     else
         __syncthreads(); // every warp's accumulators are there
-    constexpr int lanes = Slots::lanes;
+    constexpr int lanes = lanes_for(Slots::n);
     const Acc *slots = slots_of(inbox);
     const int lane = threadIdx.x % lanes;
     for (index_t first = 0; first < Spec::rows; first += Spec::threads / lanes) {
         const index_t r = by_warp ? 0 : first + threadIdx.x / lanes;
-        const bool live = r < Spec::rows;
         Acc acc;
         identity(acc);
 #pragma unroll
         for (int i = 0; i < Slots::n; i += lanes)
-            if (live && (Slots::n % lanes == 0 || i + lane < Slots::n))
+            if (r < Spec::rows && (Slots::n % lanes == 0 || i + lane < Slots::n))
                 combine(acc, slots[r * Slots::n + i + lane]);
-        warp_reduce<lanes>(acc, [](Acc &into, const Acc &from) { combine(into, from); });
-        if (live && threadIdx.x % (by_warp ? 32 : lanes) == 0) {
-            Row row;
-            load_row(args, r, row);
-            finish(args, r, row, acc);
-            store_row(args, r, row);
-        }
+        warp_reduce<lanes, by_warp>(acc, [](Acc &into, const Acc &from) { combine(into, from); });
+        finish_by_lanes<lanes>(args, r, acc);
     }
-    if constexpr (by_warp)
-        __syncwarp();
-    else
-        __syncthreads(); // the results are there
+    results_are_there();
 }
 
 #ifdef KERNEL

@@ -228,10 +228,12 @@ __device__ __forceinline__ double rough_reciprocal(double d)
 // 2 - 2^-23: there are few enough to try them all.
 __device__ __forceinline__ Divisor divisor(float d)
 {
-    const float rough = rough_reciprocal(d), size = fabsf(d);
+    const uint32 size = bits_of(d) & 0x7fffffff;
+    const float rough = rough_reciprocal(d);
     const float inverse = fmaf(rough, fmaf(-d, rough, 1.0f), rough);
     const float least = fmaxf(fabsf(inverse) * 0x1p-99f, 0x1p-124f);
-    const bool fits = size >= 0x1p-126f && size <= 0x1p125f && (~bits_of(d) & 0x7fffff) != 0;
+    const uint32 from = 0x00800000, to = 0x7e000000; // 2^-126, 2^125
+    const bool fits = (size - from <= to - from) & ((~size & 0x7fffff) != 0);
     return {d, inverse, fits ? least : of_bits(0x7fffffffu)};
 }
 
