@@ -31,6 +31,7 @@ struct emitter {
     const char *indent;
     int lane_variable, lanes;
     const char *lanes_text; // "lanes", "Spec::vec_a"
+    bool loads_as_told;     // by a template's parameter How
 };
 
 // emit_names.c: how things are called

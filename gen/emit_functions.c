@@ -81,9 +81,9 @@ static struct load_times load_times(struct emitter *e)
 static void emit_loader(struct emitter *e, const char *name, const char *where, const bool *chosen)
 {
     fprintf(e->out,
-            "template <int lanes>\n__device__ inline void %s(const Args &args, %s, Elements<lanes> "
-            "&e)\n{\n",
-            name, where);
+            "template <int lanes%s>\n__device__ inline void %s(const Args &args, %s, "
+            "Elements<lanes> &e)\n{\n",
+            e->loads_as_told ? ", typename How = ReadOnly" : "", name, where);
     begin_function(e, 0, false);
     emit_loads(e, chosen);
     fputs("}\n\n", e->out);
@@ -135,7 +135,9 @@ static void emit_elements(struct emitter *e)
         if (e->cached[i])
             fprintf(e->out, "    %s v%d[lanes];\n", dtype_info[nest->values[i]->dtype].compute, i);
     fputs("};\n\n", e->out);
+    e->loads_as_told = nest->family == FAMILY_rows;
     emit_loader(e, "load_elements", parameters[nest->family], times.early);
+    e->loads_as_told = false;
     if (nest->family != FAMILY_rows)
         return;
     emit_loader(e, "load_late", parameters[nest->family], times.late);
@@ -193,6 +195,14 @@ static void emit_store_body(struct emitter *e)
                     offset_text(e, store_index(e->f, nest, i), false), i);
 }
 
+static bool stores_elements(const struct nest *nest)
+{
+    bool any = false;
+    for (int i = 0; i < nest->n_stores; i++)
+        any |= !stores_per_row(nest, i);
+    return any;
+}
+
 static void emit_store_elements(struct emitter *e)
 {
     if (e->nest->family == FAMILY_map)
@@ -201,11 +211,12 @@ static void emit_store_elements(struct emitter *e)
               "const Elements<lanes> &e)\n{\n",
               e->out);
     else
-        fputs(
-            "template <int lanes>\n__device__ inline void store_elements(const Args &args, index_t "
-            "r, index_t c, "
-            "const Row (&row)[1],\n                                      Elements<lanes> &e)\n{\n",
-            e->out);
+        fprintf(e->out,
+                "enum { stores_elements = %d };\n"
+                "template <int lanes>\n__device__ inline void store_elements(const Args &args, "
+                "index_t r, index_t c, const Row (&row)[1],\n"
+                "                                      Elements<lanes> &e)\n{\n",
+                stores_elements(e->nest));
     emit_store_body(e);
     fputs("}\n\n", e->out);
 }

@@ -152,6 +152,23 @@ static void emit_gather(struct emitter *e, const struct value *v)
             e->lanes_text, v->id, guarded_access_text(e, v, true));
 }
 
+// Whether a row's block reads what the others read too: what all rows share, if it is little enough
+// to stay in L2 beside them.  (Blocks in teams gain nothing, and have no registers for it.)
+static bool is_of_all_rows(const struct emitter *e, const struct value *v)
+{
+    int64_t bytes = node_numel(v->node) * dtype_info[v->dtype].bytes;
+    return e->s->form == FAMILY_rows && !(v->variables & 1u << VAR_r) &&
+           !is_fresh(e, v->node) && bytes <= e->f->target->l2_bytes / 8;
+}
+
+// How a vector is loaded, where that is not as any other.
+static const char *loading(const struct emitter *e, const struct value *v)
+{
+    if (is_of_all_rows(e, v))
+        return ", ReadAgain";
+    return e->loads_as_told && !is_fresh(e, v->node) ? ", How" : "";
+}
+
 void emit_loads(struct emitter *e, const bool *chosen)
 {
     for (int i = 0; i < e->nest->n_values; i++) {
@@ -161,9 +178,9 @@ void emit_loads(struct emitter *e, const bool *chosen)
         if (is_uniform_load(e, v))
             fprintf(e->out, "    e.x%d = %s;\n", i, guarded_access_text(e, v, false));
         else if (is_vector(e, v))
-            fprintf(e->out, "    e.x%d = %s_vec<%s, %s>(args.%s + %s);\n", i, loader(e, v->node),
-                    dtype_info[v->dtype].storage, e->lanes_text, argument_name(e, v->node, false),
-                    offset_text(e, v->index, false));
+            fprintf(e->out, "    e.x%d = %s_vec<%s, %s%s>(args.%s + %s);\n", i, loader(e, v->node),
+                    dtype_info[v->dtype].storage, e->lanes_text, loading(e, v),
+                    argument_name(e, v->node, false), offset_text(e, v->index, false));
         else
             emit_gather(e, v);
     }

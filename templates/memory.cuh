@@ -2,11 +2,11 @@
 // is aligned.
 //
 // load, load_vec      read-only data: nothing in this launch may write it     ld.global.nc
-// load_stream         the same, read once: L1 keeps nothing of it ld.global.nc.L1::no_allocate
+//   ReadAgain         the same, read again soon, by this block or others   L1, L2::evict_last
+//   ReadLast          the same, read again by nobody                      L1, L2::evict_first
 // load_coherent       what other blocks of this launch wrote before a fence   ld.global.cg
 // load_own            what this block wrote before a barrier, wherever it lies ld
 // store, store_vec                                                            st.global.cg
-// store_stream        written and not read again soon                              st.global.cs
 #pragma once
 #include "types.cuh"
 
@@ -29,7 +29,6 @@ template <typename W> __device__ inline void host_store(W *p, W w)
 #define __ldg host_load
 #define __ldcg host_load
 #define __stcg host_store
-#define __stcs host_store
 
 #endif
 
@@ -40,22 +39,34 @@ struct ReadOnly {
     }
 };
 
-struct ReadOnce {
-    template <typename W> __device__ static W load(const W *p)
-    {
-        return __ldg(p);
+#if !defined(QUERN_HOST) && __CUDA_ARCH__ + 0 >= 800
+// 16 bytes, of which L1 and L2 keep what they have for longer or less long than anything else.
+#define LOAD_KEPT(order)                                                                           \
+    __device__ static uint4 load(const uint4 *p)                                                   \
+    {                                                                                              \
+        uint64 policy;                                                                             \
+        uint4 w;                                                                                   \
+        asm("createpolicy.fractional.L2::" order ".b64 %0;" : "=l"(policy));                       \
+        asm("ld.global.nc.L1::" order ".L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"         \
+            : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)                                           \
+            : "l"(p), "l"(policy));                                                                \
+        return w;                                                                                  \
     }
-#ifndef QUERN_HOST
-    __device__ static uint4 load(const uint4 *p)
-    {
-        uint4 w;
-        asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
-                     : "l"(p));
-        return w;
-    }
+#else
+#define LOAD_KEPT(order)
 #endif
+
+struct ReadAgain : ReadOnly {
+    using ReadOnly::load;
+    LOAD_KEPT("evict_last")
 };
+
+struct ReadLast : ReadOnly {
+    using ReadOnly::load;
+    LOAD_KEPT("evict_first")
+};
+
+#undef LOAD_KEPT
 
 struct Coherent {
     template <typename W> __device__ static W load(const W *p)
@@ -76,13 +87,6 @@ struct Own {
 #else
         return *p;
 #endif
-    }
-};
-
-struct WrittenOnce {
-    template <typename W> __device__ static void store(W *p, W w)
-    {
-        __stcs(p, w);
     }
 };
 
@@ -156,9 +160,10 @@ template <typename T> __device__ __forceinline__ void store(T *p, const T &value
 
 // N consecutive elements; p is aligned to all of them or to 16 bytes, whichever is less.
 
-template <typename T, int N> __device__ __forceinline__ Vec<T, N> load_vec(const T *p)
+template <typename T, int N, typename How = ReadOnly>
+__device__ __forceinline__ Vec<T, N> load_vec(const T *p)
 {
-    return load_pieces<ReadOnly>((const Vec<T, N> *)p);
+    return load_pieces<How>((const Vec<T, N> *)p);
 }
 
 template <typename T, int N> __device__ __forceinline__ Vec<T, N> load_coherent_vec(const T *p)
@@ -171,19 +176,9 @@ template <typename T, int N> __device__ __forceinline__ Vec<T, N> load_own_vec(c
     return load_pieces<Own>((const Vec<T, N> *)p);
 }
 
-template <typename T, int N> __device__ __forceinline__ Vec<T, N> load_stream(const T *p)
-{
-    return load_pieces<ReadOnce>((const Vec<T, N> *)p);
-}
-
 template <typename T, int N> __device__ __forceinline__ void store_vec(T *p, const Vec<T, N> &v)
 {
     store_pieces<Coherent>((Vec<T, N> *)p, v);
-}
-
-template <typename T, int N> __device__ __forceinline__ void store_stream(T *p, const Vec<T, N> &v)
-{
-    store_pieces<WrittenOnce>((Vec<T, N> *)p, v);
 }
 
 // The block's shared memory whose size the launch gives: kernel->shared_bytes, aligned to 128

@@ -88,6 +88,14 @@ __device__ inline void for_parked(const Args &args, index_t r, const Use &use)
     }
 }
 
+// How a row is read that is, or is not, read again.
+template <bool again> struct RowReads {
+    typedef ReadOnly How;
+};
+template <> struct RowReads<true> {
+    typedef ReadAgain How;
+};
+
 template <int p> struct Phases {
     // The row in registers.
     static __device__ inline void run(const Args &args, index_t r, bool live, Row (&row)[1],
@@ -113,7 +121,8 @@ template <int p> struct Phases {
             finish(args, r, row[0], acc[0]);
     }
 
-    // The row from memory.  Two levels of accumulators, so that no sum is one long chain.
+    // The row from memory, which the caches keep for the next time.  Two levels of accumulators, so
+    // that no sum is one long chain.
     static __device__ inline void stream(const Args &args, index_t r, bool live, Row (&row)[1],
                                          int turn)
     {
@@ -121,6 +130,7 @@ template <int p> struct Phases {
             Phases<p - 1>::stream(args, r, live, row, turn);
         constexpr index_t n_items = (Spec::cols + Spec::vec * Spec::threads_per_row - 1) /
                                     (Spec::vec * Spec::threads_per_row);
+        using How = typename RowReads<(p < Spec::phases - 1 || stores_elements)>::How;
         typename Phase<p>::Acc acc[1];
         identity(acc[0]);
         for (index_t first = 0; live && first < n_items; first += 32) {
@@ -130,7 +140,7 @@ template <int p> struct Phases {
             for (index_t i = first; i < first + 32; i++)
                 if (column_of(i) < Spec::cols) {
                     Elements<Spec::vec> e;
-                    load_elements(args, r, column_of(i), e);
+                    load_elements<Spec::vec, How>(args, r, column_of(i), e);
                     accumulate(args, r, column_of(i), row, e, part);
                 }
             combine(acc[0], part[0]);
@@ -224,7 +234,7 @@ __device__ inline void streamed_row(const Args &args, index_t r, bool live, Row 
 #pragma unroll 4
     for (index_t c = column_of(0); live && c < Spec::cols; c += Spec::vec * Spec::threads_per_row) {
         Elements<Spec::vec> e;
-        load_elements(args, r, c, e);
+        load_elements<Spec::vec, ReadLast>(args, r, c, e);
         load_late(args, r, c, e);
         store_elements(args, r, c, row, e);
     }

@@ -90,7 +90,10 @@ static const char memory_source[] =
     "        store_vec((T *)out + i, load_vec<T, N>(from + i));\n"
     "    out += 128;\n"
     "    for (int i = 0; i < 128 / (int)sizeof(T); i += N)\n"
-    "        store_stream((T *)out + i, load_stream<T, N>(from + i));\n"
+    "        store_vec((T *)out + i, load_vec<T, N, ReadAgain>(from + i));\n"
+    "    out += 128;\n"
+    "    for (int i = 0; i < 128 / (int)sizeof(T); i += N)\n"
+    "        store_vec((T *)out + i, load_vec<T, N, ReadLast>(from + i));\n"
     "    out += 128;\n}\n"
     "template <typename T> __device__ void copy_one(const char *in, char *&out)\n{\n"
     "    for (int i = 0; i < 128 / (int)sizeof(T); i++)\n"
@@ -111,7 +114,7 @@ static const char memory_source[] =
     "    copy<unsigned char, 16>(args.in, out);\n    copy<int, 4>(args.in, out);\n"
     "    copy_one<float>(args.in, out);\n    copy_one<Mixed>(args.in, out);\n"
     "    copy_one<Indexed<double>>(args.in, out);\n    copy_one<unsigned char>(args.in, out);\n}\n";
-enum { N_COPIES = 40 };
+enum { N_COPIES = 56 };
 
 // Reductions: an accumulator knows the range of threads it stands for, so that what leaves some out
 // or takes one twice shows.
