@@ -188,6 +188,21 @@ void cluster_rows(struct fusion *f, struct scheduled *s, const struct accesses *
             return;
 }
 
+// One block of half an SM's threads, with what of a row its registers do not hold in shared memory;
+// false: that is nothing, or two blocks of it are too much for an SM.
+bool park_rows(struct fusion *f, struct scheduled *s, const struct accesses *a, int vector_bytes)
+{
+    const struct target *t = f->target;
+    struct scheduled tried = *s;
+    int threads = most_threads(t) / 2;
+    vector_bytes += early_bytes(f, s->nest) * s->spec.vec;
+    if (t->sm < 80 || !share(f, &tried, threads, 1, vector_bytes, parked_bytes(f, s, a)) ||
+        !tried.spec.parked || 2 * ((int)tried.shared_bytes + 1024) > t->shared_per_sm)
+        return false;
+    *s = tried;
+    return true;
+}
+
 bool cluster_as(struct fusion *f, struct scheduled *s, const struct accesses *a, int vector_bytes,
                 const struct wishes *w)
 {
@@ -199,5 +214,6 @@ bool cluster_as(struct fusion *f, struct scheduled *s, const struct accesses *a,
     vector_bytes += early_bytes(f, s->nest) * s->spec.vec;
     int staged_bytes = parked_bytes(f, s, a);
     return share(f, s, threads, cluster, vector_bytes, staged_bytes) &&
+           (cluster > 1 || s->spec.parked) &&
            (w->way != WAY_cluster_staged || stage(f, s, staged_bytes));
 }

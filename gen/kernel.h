@@ -298,6 +298,9 @@ bool clusters_suit(struct fusion *f, const struct nest *nest, const struct node 
 // vector_bytes: registers that a vector of the row occupies, in bytes.
 void cluster_rows(struct fusion *f, struct scheduled *s, const struct accesses *a,
                   int vector_bytes);
+// A row to one block, two of which an SM has, as cluster_rows does it: partly in shared memory.
+// false: it is kept without that, or not even so.
+bool park_rows(struct fusion *f, struct scheduled *s, const struct accesses *a, int vector_bytes);
 // Any row, to a cluster as wished; false: it cannot be.
 bool cluster_as(struct fusion *f, struct scheduled *s, const struct accesses *a, int vector_bytes,
                 const struct wishes *w);

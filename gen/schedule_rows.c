@@ -32,16 +32,14 @@ static bool is_narrow(const struct accesses *a)
     return n == 1 && bytes == 2;
 }
 
-// Walking through many rows with the next one on its way: for rows that take a block of the largest
-// size, of which an SM holds too few to hide one row's latency behind another's.  Shorter rows are
-// faster one block each (measured on an H200: 10 % for rows of 4096, the other way round by 15 %
-// for rows of 16384).
-static bool stage_rows(struct fusion *f, struct scheduled *s, const struct accesses *a,
-                       const struct wishes *w)
+// Walking through many rows with the next one on its way, for blocks of the largest size; false:
+// that is nothing here.  A candidate only: blocks that have one row each, two of them on an SM, are
+// faster (measured on an H200: 7 % for rows of 16384, 30 % for rows of 24576).
+static bool stage_rows(struct fusion *f, struct scheduled *s, const struct accesses *a)
 {
     const struct target *t = f->target;
     struct spec *spec = &s->spec;
-    int bytes = 0, threads = w->way == WAY_staged ? 1 : 1024, walks = w->way == WAY_staged ? 2 : 3;
+    int bytes = 0;
     for (int i = 0; i < a->n_loads; i++)
         if (can_stage(f, s->nest, a->loads[i], spec->vec))
             bytes += dtype_info[a->loads[i]->dtype].bytes * spec->vec;
@@ -51,9 +49,8 @@ static bool stage_rows(struct fusion *f, struct scheduled *s, const struct acces
         by_threads = t->threads_per_sm / spec->threads;
     int by_registers = t->registers_per_sm / (spec->threads * 64);
     int blocks = min_of(by_shared, min_of(by_threads, by_registers));
-    if (!spec->resident || !bytes || t->sm < 80 || spec->threads_per_row < threads ||
-        shared > t->shared_per_block || blocks < 1 ||
-        s->blocks < walks * (int64_t)blocks * t->n_sms)
+    if (!spec->resident || !bytes || t->sm < 80 || shared > t->shared_per_block || blocks < 1 ||
+        s->blocks < 2 * (int64_t)blocks * t->n_sms)
         return false;
     spec->staged = spec->looped = true, spec->late = false;
     spec->staging_at = at, spec->staged_bytes = bytes;
@@ -69,13 +66,14 @@ enum {
 
 // Threads that share a row: few enough to keep the exchange cheap, enough that each keeps few bytes
 // of it.  Two warps are faster than one (measured on an H200: 2 to 6 % for rows of 1024 in bf16),
-// and 256 threads of 64 elements faster than 512 of 32 where these are of 16 bits (0.5 to 1.5 % for
-// rows of 16384), but not in f32.
-static int row_threads(int64_t vectors, int vector_bytes, bool narrow, int most)
+// 256 threads of 64 elements faster than 512 of 32 where these are of 16 bits (0.5 to 1.5 % for
+// rows of 16384), but not in f32, and 512 of 32, two blocks an SM, faster than 1024 of 16 (7 % for
+// layer_norm's rows of 16384) where every SM has rows enough.
+static int row_threads(int64_t vectors, int vector_bytes, bool narrow, bool many, int most)
 {
     int threads =
         vectors <= 128 ? (int)min64(next_power(vectors), 32) : next_power(ceil_div(vectors, 4));
-    threads = min_of(threads, most);
+    threads = min_of(threads, many ? min_of(most, 512) : most);
     if (threads == 32 && ceil_div(vectors, threads) * vector_bytes > EARLY_BYTES)
         threads = 64;
     while (threads < most &&
@@ -138,8 +136,22 @@ static bool share_as(struct fusion *f, struct scheduled *s, const struct accesse
     keep_row(s, vectors, vector_bytes, w->way == WAY_streamed ? 0 : block <= 256 ? 256 : 160);
     set_block(s, block / threads);
     if (w->way == WAY_staged)
-        return stage_rows(f, s, a, w);
+        return stage_rows(f, s, a);
     return s->spec.resident == (w->way == WAY_kept);
+}
+
+// Whether blocks of half an SM's threads had better keep the row in shared memory too: what of 16
+// bits takes 512 threads or more (measured on an H200: 1 to 40 % for rows from 20480 to 49152),
+// what is too much for registers, and what fills them and is needed for more than one reduction (3
+// % for layer_norm's rows of 32768 in f32; rms_norm's are 2 % slower).
+static bool gains_by_parking(const struct fusion *f, const struct scheduled *s, bool narrow,
+                             int vector_bytes)
+{
+    enum { FULL_BYTES = 128 };
+    const struct spec *spec = &s->spec;
+    bool full = s->nest->n_phases > 1 && spec->items * vector_bytes >= FULL_BYTES;
+    return gains_by_sharing(f, s->nest) && spec->threads >= 512 &&
+           spec->exchanges == spec->phases && (narrow || !spec->resident || full);
 }
 
 // Rows that one block cannot keep.
@@ -178,7 +190,8 @@ bool schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses 
         return share_as(f, s, a, vectors, vector_bytes, w);
     int most = wished(w, WISH_threads, most_threads(f->target));
     bool narrow = is_narrow(a); // and in registers as it is, while vector_bytes counts floats
-    int threads = row_threads(vectors, vector_bytes, narrow, most);
+    bool many = rows >= 2 * f->target->n_sms;
+    int threads = row_threads(vectors, vector_bytes, narrow, many, most);
     spec->threads_per_row = threads;
     keep_row(s, vectors, vector_bytes, narrow && threads <= 256 ? 256 : 160);
     if (w->way == WAY_any && threads >= 128 && joins_well(f, s) && !join_as(f, s, 1))
@@ -189,7 +202,8 @@ bool schedule_rows(struct fusion *f, struct scheduled *s, const struct accesses 
         return spec->resident;
     }
     set_block(s, threads >= 128 ? 1 : (int)max64(min64(128 / threads, next_power(rows)), 1));
-    stage_rows(f, s, a, w);
+    if (many && gains_by_parking(f, s, narrow, vector_bytes) && park_rows(f, s, a, vector_bytes))
+        return true;
     if (!spec->resident && gains_by_sharing(f, nest))
         share_rows(f, s, a, vector_bytes);
     return true;

@@ -15,7 +15,8 @@
 //
 // Where one block cannot keep a row, the Spec::cluster blocks of a cluster share it: the threads of
 // all of them, one after the other, are the row's threads.  What is more than their registers hold,
-// Spec::parked vectors a thread, waits in shared memory, from which each phase takes it again.
+// Spec::parked vectors a thread, waits in shared memory, from which each phase takes it again; it
+// does so too where a block has its row alone, but an SM is to have room for two.
 // Clusters that are staged walk through rows as blocks do; a row is in registers when the next one
 // is sent for, so that one buffer is enough.
 
@@ -208,6 +209,10 @@ __device__ inline void run_phases(const Args &args, index_t r, bool live, Row (&
         Phases<phases - 1>::run(args, r, live, row, e, turn);
 }
 
+// Vectors whose late loads do not wait for the reductions: those of the others, which do, hide
+// behind what is done with these.
+constexpr int n_soon = Spec::parked > 0 ? 0 : 1;
+
 __device__ inline void resident_row(const Args &args, index_t r, bool live, Row (&row)[1],
                                     int turn = 0)
 {
@@ -218,11 +223,16 @@ __device__ inline void resident_row(const Args &args, index_t r, bool live, Row 
             load_staged(args, r, column_of(i), e[i]);
             load_elements(args, r, column_of(i), e[i]);
         }
+#pragma unroll
+    for (int i = 0; i < Spec::items && i < n_soon; i++)
+        if (live && column_of(i) < Spec::cols)
+            load_late(args, r, column_of(i), e[i]);
     run_phases(args, r, live, row, e, turn);
 #pragma unroll
     for (int i = 0; i < Spec::items; i++)
         if (live && column_of(i) < Spec::cols) {
-            load_late(args, r, column_of(i), e[i]);
+            if (i >= n_soon)
+                load_late(args, r, column_of(i), e[i]);
             store_elements(args, r, column_of(i), row, e[i]);
         }
 }
@@ -328,10 +338,11 @@ __device__ inline void plain_rows(const Args &args, index_t first)
     }
 }
 
-// A block's share of one row.
+// A block's share of one row, or all of it.
 __device__ inline void cluster_row(const Args &args)
 {
-    cluster_arrive();
+    if constexpr (Spec::cluster > 1)
+        cluster_arrive();
     const index_t r = blockIdx.x / Spec::cluster;
     for (int i = 0; i < Spec::parked; i++)
         if (column_of(Spec::items + i) < Spec::cols)
@@ -399,7 +410,7 @@ __device__ inline void run(const Args &args, index_t first = blockIdx.x)
         staged_clusters(args);
     else if constexpr (Spec::staged)
         staged_rows(args);
-    else if constexpr (Spec::cluster > 1)
+    else if constexpr (Spec::cluster > 1 || Spec::parked > 0)
         cluster_row(args);
     else
         plain_rows(args, first);

@@ -90,6 +90,19 @@ static void check_outputs(struct compiled *c, void **data)
     host_unload(library);
 }
 
+static void run_compiled(struct compiled *c)
+{
+    struct program *p = &c->program;
+    void *data[8];
+    for (int b = 0; b < p->n_buffers; b++)
+        ck_assert(!posix_memalign(&data[b], 16, (size_t)p->buffers[b].bytes));
+    for (int i = 0; i < p->n_arguments; i++)
+        fill_argument(p->graph->arguments[i], data[p->arguments[i]], (unsigned)i);
+    check_outputs(c, data);
+    for (int b = 0; b < p->n_buffers; b++)
+        free(data[b]);
+}
+
 START_TEST(clusters_agree_with_the_reference)
 {
     const struct probe *probe = &probes[_i];
@@ -109,16 +122,39 @@ START_TEST(clusters_agree_with_the_reference)
                       !strstr(k->spec, " parked=0 ") == probe->parked,
                   "N = %d: %s", (int)probe->n, k->spec);
     ck_assert(probe->cluster == 1 || k->grid[0] == 3 * probe->cluster);
-    void *data[8];
-    for (int b = 0; b < p->n_buffers; b++)
-        ck_assert(!posix_memalign(&data[b], 16, (size_t)p->buffers[b].bytes));
-    for (int i = 0; i < p->n_arguments; i++)
-        fill_argument(p->graph->arguments[i], data[p->arguments[i]], (unsigned)i);
-    check_outputs(&c, data);
-    for (int b = 0; b < p->n_buffers; b++)
-        free(data[b]);
+    run_compiled(&c);
     free(text);
     compiled_free(&c);
+}
+END_TEST
+
+static const struct {
+    const char *text, *dtype;
+    int64_t n;
+    const char *spec;
+} kept[] = {
+    {plain,      "f32",  24576, " cluster=1 parked=6 " },
+    {plain,      "f32",  24580, " cluster=1 parked=7 " }, // of which few threads have the last
+    {plain,      "bf16", 49160, " cluster=1 parked=10 "},
+    {normalised, "f32",  20004, " cluster=1 parked=4 " },
+    {normalised, "bf16", 32768, " cluster=1 parked=5 " },
+    {weighed,    "f32",  9004,  " cluster=1 parked=2 " },
+};
+
+START_TEST(one_block_keeps_a_row_in_shared_memory_too)
+{
+    struct size sizes[] = {
+        {"M", 9         },
+        {"N", kept[_i].n}
+    };
+    char *text = typed(kept[_i].text, kept[_i].dtype);
+    struct compiled c;
+    compile_with(&c, text,
+                 &(struct compile_options){.sizes = sizes, .n_sizes = 2, .separate = true},
+                 (const char *const[]){" threads=512 ", kept[_i].spec, NULL});
+    run_compiled(&c);
+    compiled_free(&c);
+    free(text);
 }
 END_TEST
 
@@ -198,7 +234,11 @@ static const struct {
     {layer_norm, "bf16", 8192,  16384, 256,  256,  8, 2},
     {softmax,    "bf16", 8192,  16384, 256,  256,  8, 2},
     {rms_norm,   "bf16", 8192,  16384, 256,  256,  8, 1},
-    {layer_norm, "f32",  4096,  32768, 1024, 1024, 8, 2},
+    {layer_norm, "f32",  8192,  16384, 512,  512,  8, 2},
+    {softmax,    "f32",  8192,  24576, 1024, 1024, 6, 2},
+    {rms_norm,   "f32",  4096,  32768, 1024, 1024, 8, 1},
+    {layer_norm, "f32",  4096,  32768, 512,  512,  6, 2}, // and 10 in shared memory
+    {layer_norm, "bf16", 4096,  32768, 512,  512,  3, 2}, // and 5
     {softmax,    "f32",  8192,  8192,  512,  512,  4, 2},
 };
 
@@ -232,6 +272,8 @@ Suite *long_rows_suite(void)
     TCase *t = tcase_create("long_rows");
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, clusters_agree_with_the_reference, 0, sizeof probes / sizeof *probes);
+    tcase_add_loop_test(t, one_block_keeps_a_row_in_shared_memory_too, 0,
+                        sizeof kept / sizeof *kept);
     tcase_add_loop_test(t, long_rows_go_where_they_are_read_least, 0,
                         sizeof choices / sizeof *choices);
     tcase_add_loop_test(t, rows_are_shared_as_measured, 0, sizeof measured / sizeof *measured);
