@@ -157,8 +157,8 @@ static void emit_gather(struct emitter *e, const struct value *v)
 static bool is_of_all_rows(const struct emitter *e, const struct value *v)
 {
     int64_t bytes = node_numel(v->node) * dtype_info[v->dtype].bytes;
-    return e->s->form == FAMILY_rows && !(v->variables & 1u << VAR_r) &&
-           !is_fresh(e, v->node) && bytes <= e->f->target->l2_bytes / 8;
+    return e->s->form == FAMILY_rows && !(v->variables & 1u << VAR_r) && !is_fresh(e, v->node) &&
+           bytes <= e->f->target->l2_bytes / 8;
 }
 
 // How a vector is loaded, where that is not as any other.
