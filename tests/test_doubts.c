@@ -118,37 +118,53 @@ START_TEST(one_doubtful_operand_is_multiplied_as_it_is)
 END_TEST
 
 // Its lost bits tell beside a huge factor alone, which another warp may have met: the other sums of
-// its row are ordinary ones.
+// its row, or its column, are ordinary ones.
 static struct {
-    int64_t m, n, k;
+    int64_t tiny, huge, k; // rows and columns, or columns and rows
+    bool tiny_in_b;
 } meeting;
 
-static double tiny_a(const int64_t *at)
+static double with_tiny(int64_t x, int64_t k, double other)
 {
-    if (at[0] != meeting.m)
-        return small_a(at);
-    return at[1] == meeting.k ? 0x1.8p-133 : at[1] == meeting.k - 1;
+    if (x != meeting.tiny)
+        return other;
+    return k == meeting.k ? 0x1.8p-133 : k == meeting.k - 1;
 }
 
-static double huge_b(const int64_t *at)
+static double with_huge(int64_t x, int64_t k, double other)
 {
-    if (at[0] == meeting.k - 1)
-        return at[1] == meeting.n ? 0 : 3;
-    return at[0] == meeting.k && at[1] == meeting.n ? 0x1p100 : small_b(at);
+    if (k == meeting.k - 1)
+        return x == meeting.huge ? 0 : 3;
+    return k == meeting.k && x == meeting.huge ? 0x1p100 : other;
+}
+
+static double meeting_a(const int64_t *at)
+{
+    return meeting.tiny_in_b ? with_huge(at[0], at[1], small_a(at))
+                             : with_tiny(at[0], at[1], small_a(at));
+}
+
+static double meeting_b(const int64_t *at)
+{
+    return meeting.tiny_in_b ? with_tiny(at[1], at[0], small_b(at))
+                             : with_huge(at[1], at[0], small_b(at));
 }
 
 START_TEST(a_tiny_operand_tells_beside_a_huge_one)
 {
     enum { N = 52, K = 72, N_MEETINGS = 8 };
-    static const struct factors factors = {tiny_a, huge_b};
+    static const struct factors factors = {meeting_a, meeting_b};
     struct exact e;
     exact_open_with(&e,
                     "program p\ninput a : f32[40, 72]\ninput b : f32[72, 52]\noutput c = a @ b\n",
                     NULL, products[_i].has);
-    for (int i = 0; i < N_MEETINGS; i++) {
-        meeting.m = 5 * i, meeting.n = 51 - 6 * i, meeting.k = 9 * i + 3;
-        exact_set(&e, "a", tiny_a);
-        exact_set(&e, "b", huge_b);
+    for (int i = 0; i < 2 * N_MEETINGS; i++) {
+        int64_t by = i % N_MEETINGS;
+        meeting.tiny_in_b = i >= N_MEETINGS;
+        meeting.tiny = 5 * by, meeting.k = 9 * by + 3;
+        meeting.huge = meeting.tiny_in_b ? 39 - 4 * by : 51 - 6 * by;
+        exact_set(&e, "a", meeting_a);
+        exact_set(&e, "b", meeting_b);
         exact_run(&e);
         expect_chains(&e, &factors, N, K, "tiny and huge");
     }

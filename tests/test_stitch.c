@@ -2,6 +2,7 @@
 // values in every scope
 
 #include "tests/compiled.h"
+#include "tests/exact.h"
 #include "tests/on_host.h"
 #include "tests/programs.h"
 #include "tests/stitched.h"
@@ -82,6 +83,39 @@ START_TEST(phases_agree_with_the_reference)
     for (int i = 0; i < n; i++)
         free(texts[i]);
     ck_assert_int_eq(n_failed, 0);
+}
+END_TEST
+
+// The largest of each row stands with one of 64 blocks, whose packets a lane has two of.
+static int64_t summit;
+enum { SLOPE = 65536 };
+
+static double with_summit(const int64_t *at)
+{
+    int64_t there = at[0] ? SLOPE - 1 - summit : summit;
+    return at[1] == there ? 100 + (double)at[0] : (double)(at[1] % 7);
+}
+
+static double above_summit(const int64_t *at)
+{
+    return with_summit(at) + 100 + (double)at[0];
+}
+
+START_TEST(no_block_is_missed_of_those_that_tell)
+{
+    enum { N_SUMMITS = 8 };
+    struct exact e;
+    exact_open_with(&e,
+                    "program p(N)\ninput x : f32[2, N]\n"
+                    "output y = x + max(x, axis = 1, keepdims = true)\n",
+                    "N=65536", (const char *const[]){".told=1 ", ".splits=64 ", NULL});
+    for (int i = 0; i < N_SUMMITS; i++) {
+        summit = (int64_t)i * (SLOPE / N_SUMMITS + 1001) % SLOPE;
+        exact_set(&e, "x", with_summit);
+        exact_run(&e);
+        exact_values(&e, "y", above_summit, 0);
+    }
+    exact_close(&e);
 }
 END_TEST
 
@@ -243,6 +277,7 @@ Suite *stitch_suite(void)
     tcase_add_loop_test(t, short_kernels_become_phases, 0, 2 * N_STITCHED);
     tcase_add_test(t, phases_agree_with_the_reference);
     tcase_add_test(t, phases_can_be_chosen_to_be_separate);
+    tcase_add_test(t, no_block_is_missed_of_those_that_tell);
     tcase_add_loop_test(t, clusters_of_every_size_agree_with_the_reference, 0, COUNT(scopes));
     tcase_add_loop_test(t, what_a_phase_wrote_is_read_coherently, 0,
                         2 * (N_STITCHED + N_UNSTITCHED));
